@@ -6,7 +6,7 @@ The samples and the scores are from the repository staged-benchmark-2026/StrictP
 5117616 (CC-BY-4.0). `--pools` has a folder for each benchmark of `plan.toml`, with
 `candidates.jsonl.gz` and `scores/MODEL.jsonl.gz`. `--golds` has `math500/test.jsonl`. The script
 imports the scores of each model with `fsdpo-data import`, and measures them with `fsdpo-bench
-rerank`. Finished parts in `--out` are not computed again. It prints the tables, and `--publish`
+report`. Finished parts in `--out` are not computed again. It prints the tables, and `--publish`
 writes them and the figures into the checkout.
 """
 
@@ -19,10 +19,9 @@ import tomllib
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from figures import write_models, write_sizes
-from tables import BenchmarkResult, render_tables
+from tables import BenchmarkResult, Measurement, render_tables
 
 from fsdpo_data.core.row_files import read_records
 
@@ -33,7 +32,7 @@ CHAT_PROMPT_START = "system\n"
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class EvidencePool:
     """A pool of `plan.toml`, and the folders of its files."""
 
     title: str  #: Title in tables.
@@ -61,15 +60,15 @@ class Benchmark:
         run_command(["fsdpo-data", "import", str(samples), *flags, "--resume"])
         return data
 
-    def rerank(self, name: str, *options: str) -> dict[str, Any]:
+    def report(self, name: str, *options: str) -> Measurement:
         """Measure all models, and return the result of the command."""
         file = self.out / f"{name}.json"
         if not file.exists():
             datasets = [str(self.import_scores(model)) for model in self.models]
-            printed = run_command(["fsdpo-bench", "rerank", *datasets, *options, "--json"])
+            gammas = ["--gamma", "0.5", "--gamma", "2", "--gamma", "8"]
+            printed = run_command(["fsdpo-bench", "report", *datasets, *gammas, *options, "--json"])
             file.write_text(printed, encoding="utf-8")
-        result: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        return result
+        return Measurement(json.loads(file.read_text(encoding="utf-8")))
 
     def measure(self) -> BenchmarkResult:
         """Measure all problems, and the problems without a chat prompt in any first step."""
@@ -95,8 +94,8 @@ class Benchmark:
         return BenchmarkResult(
             title=self.title,
             prompt_share=rows_with_prompt / n_rows,
-            result=self.rerank("rerank"),
-            without_prompt=self.rerank("rerank-without-prompt", "--problems", str(problems)),
+            result=self.report("results"),
+            without_prompt=self.report("results-without-prompt", "--problems", str(problems)),
         )
 
 
@@ -108,11 +107,11 @@ def run_command(words: list[str]) -> str:
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def load_benchmarks(pools: Path, golds: Path, out: Path) -> list[Benchmark]:
+def load_benchmarks(pools: Path, golds: Path, out: Path) -> list[EvidencePool]:
     """Return the benchmarks of `plan.toml`; exit if their files are missing."""
     plan = tomllib.loads(Path(__file__).with_name("plan.toml").read_text(encoding="utf-8"))
     benchmarks = [
-        Benchmark(
+        EvidencePool(
             title=entry["title"],
             pool=pools / entry["folder"],
             out=out / name,

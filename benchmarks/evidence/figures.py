@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib
 from fsdpo_bench.report.figure_files import save_figure
 from matplotlib.figure import Figure
-from tables import AGGREGATES, TITLES, BenchmarkResult
+from tables import AGGREGATES, TITLES, BenchmarkResult, Cell, Measurement, value_of
 
 STYLE = {"svg.fonttype": "none", "svg.hashsalt": "evidence", "font.size": 9, "axes.axisbelow": True}
 #: Colours that also differ in lightness (Okabe & Ito).
@@ -21,19 +21,30 @@ def write_sizes(file: Path, benchmarks: Sequence[BenchmarkResult]) -> None:
         figure = Figure(figsize=(9, 4.2), layout="constrained")
         for axes, benchmark in zip(figure.subplots(1, len(benchmarks)), benchmarks, strict=True):
             sizes = [int(size) for size in benchmark.sizes]
-            accuracy = benchmark.result["models"][MODEL]["accuracy"]
+            result = benchmark.result
+
+            def cells(
+                decoder: str, aggregate: str = "", result: Measurement = result
+            ) -> list[Cell]:
+                model = MODEL if aggregate else ""
+                return [result.accuracy(decoder, size, aggregate, model) for size in result.sizes]
+
             lines = {
-                "pass@N": (benchmark.result["pass"], "#777777", ":"),
-                "vote": (benchmark.result["vote"], "#000000", "-"),
-                "weighted vote, min": (accuracy["weighted-vote"]["min"], "#000000", "--"),
+                "pass@N": (
+                    [result.task["pass_at_k"][size] for size in benchmark.sizes],
+                    "#777777",
+                    ":",
+                ),
+                "vote": (cells("sc"), "#000000", "-"),
+                "weighted vote, min": (cells("weighted", "min"), "#000000", "--"),
                 **{
-                    f"best-of-N, {name}": (accuracy["best-of-n"][name], COLOURS[name], "-")
+                    f"best-of-N, {name}": (cells("bon", name), COLOURS[name], "-")
                     for name in AGGREGATES
                 },
             }
             ends = []
-            for label, (cells, colour, style) in lines.items():
-                values = [100 * cells[size]["value"] for size in benchmark.sizes]
+            for label, (line_cells, colour, style) in lines.items():
+                values = [100 * value_of(cell) for cell in line_cells]
                 axes.plot(sizes, values, color=colour, linestyle=style, marker=".", linewidth=1.3)
                 ends.append((values[-1], label, colour))
             low, high = axes.get_ylim()
@@ -57,18 +68,18 @@ def write_models(file: Path, benchmarks: Sequence[BenchmarkResult]) -> None:
         rows = [
             (benchmark, model, f"{TITLES[model]}, {benchmark.title}")
             for benchmark in benchmarks
-            for model in benchmark.result["models"]
+            for model in benchmark.result.models
         ]
         figure = Figure(figsize=(9, 0.9 + 0.55 * len(rows)), layout="constrained")
         axes = figure.subplots()
         for index, (benchmark, model, _) in enumerate(rows):
-            ahead = benchmark.result["models"][model]["ahead_of_vote"]["best-of-n"]
+            largest = benchmark.sizes[-1]
             for offset, name in enumerate(AGGREGATES):
-                cell = ahead[name][benchmark.sizes[-1]]
+                cell = benchmark.result.ahead("vote", "bon", largest, name, model)
                 y = index + 0.17 * (offset - 1.5)
                 low, high = (100 * bound for bound in cell["ci95"])
                 axes.plot([low, high], [y, y], color=COLOURS[name], linewidth=1.2)
-                value = 100 * cell["value"]
+                value = 100 * value_of(cell)
                 axes.plot(value, y, MARKERS[name], color=COLOURS[name], markersize=4.5)
                 if index == 0:
                     axes.text(high + 0.15, y, name, color=COLOURS[name], va="center", fontsize=8)

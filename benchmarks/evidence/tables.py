@@ -17,7 +17,50 @@ TITLES = {
     "internlm2_1_8b_reward": "InternLM2-1.8B-reward (ORM)",
 }
 AGGREGATES = ("min", "mean", "last", "prod")
-STRATEGIES = {"best-of-n": "best-of-N", "weighted-vote": "weighted vote"}
+STRATEGIES = {"bon": "best-of-N", "weighted": "weighted vote"}
+#: A number with its interval, in the JSON of `fsdpo-bench report`.
+Cell = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The output of `fsdpo-bench report` on the datasets of a benchmark."""
+
+    content: Mapping[str, Any]  #: The JSON.
+
+    @property
+    def task(self) -> Mapping[str, Any]:
+        """The results of the only benchmark."""
+        [task] = self.content["tasks"].values()
+        return dict(task)
+
+    @property
+    def models(self) -> list[str]:
+        """Names of the reward models."""
+        return list(self.content["rewards"])
+
+    @property
+    def sizes(self) -> list[str]:
+        """The values of N."""
+        return [key for key in self.task["maj_at_k"] if f"sc@{key}" in self.task["decoders"]]
+
+    def rewards(self, model: str) -> Mapping[str, Any]:
+        """Return the statistics of the rewards of a model."""
+        return dict(self.content["rewards"][model])
+
+    def name(self, decoder: str, size: str, aggregate: str, model: str) -> str:
+        """Return the result name of a choice by a model."""
+        suffix = f" by {model}" if len(self.models) > 1 else ""
+        return f"{decoder}@{size}:{aggregate}{suffix}"
+
+    def accuracy(self, decoder: str, size: str, aggregate: str = "", model: str = "") -> Cell:
+        """Return the accuracy of a choice; of a vote without an aggregate."""
+        name = self.name(decoder, size, aggregate, model) if aggregate else f"{decoder}@{size}"
+        return dict(self.task["decoders"][name])
+
+    def ahead(self, kind: str, decoder: str, size: str, aggregate: str, model: str) -> Cell:
+        """Return the difference from the vote (``vote``) or from best-of-N by ``min``."""
+        return dict(self.task[f"ahead_of_{kind}"][self.name(decoder, size, aggregate, model)])
 
 
 @dataclass(frozen=True)
@@ -26,13 +69,13 @@ class BenchmarkResult:
 
     title: str  #: Title of the benchmark.
     prompt_share: float  #: Fraction of the rows with the chat prompt in step 0.
-    result: Mapping[str, Any]  #: Output of `fsdpo-bench rerank` on all problems.
-    without_prompt: Mapping[str, Any]  #: The same on problems without the chat prompt in any row.
+    result: Measurement  #: The measurement on all problems.
+    without_prompt: Measurement  #: The same on problems without the chat prompt in any row.
 
     @property
     def sizes(self) -> list[str]:
         """The values of N, as keys of the results."""
-        return [str(size) for size in self.result["n"]]
+        return self.result.sizes
 
 
 def render_tables(benchmarks: Sequence[BenchmarkResult]) -> str:
@@ -61,7 +104,7 @@ def render_tables(benchmarks: Sequence[BenchmarkResult]) -> str:
                 _weight_rows(benchmark),
             ),
             _table(
-                f"points ahead of the vote, {benchmark.without_prompt['problems']} problems "
+                f"points ahead of the vote, {benchmark.without_prompt.task['problems']} problems "
                 "without the chat prompt",
                 _ahead_rows(benchmark.without_prompt),
             ),
@@ -74,28 +117,33 @@ def corrected_p_values(benchmarks: Sequence[BenchmarkResult]) -> dict[tuple[str,
     p_values = {
         (benchmark.title, model, size): cell["ahead_of_vote"]["p"]
         for benchmark in benchmarks
-        for model, entry in benchmark.result["models"].items()
-        for size, cell in entry["selected"].items()
+        for model, by_size in benchmark.result.task["selected"].items()
+        for size, cell in by_size.items()
         if size != "1"
     }
     return dict(zip(p_values, holm(list(p_values.values())), strict=True))
 
 
-def points(cell: Mapping[str, Any], sign: str = "") -> str:
+def points(cell: Cell, sign: str = "") -> str:
     """Return a mean with its interval, in percent or in points."""
     low, high = cell["ci95"]
-    return f"{100 * cell['value']:{sign}.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{100 * value_of(cell):{sign}.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def value_of(cell: Cell) -> float:
+    """Return an accuracy or a difference."""
+    return float(cell["accuracy"] if "accuracy" in cell else cell["value"])
 
 
 def _heading(benchmark: BenchmarkResult) -> str:
-    result = benchmark.result
-    sample = points(result["sample"])
+    task = benchmark.result.task
+    [sample] = task["avg_at_k"].values()
     return (
-        f"== {benchmark.title}: {result['problems']} problems x {result['samples_per_problem']} "
-        f"samples, {result['mixed_problems']} problems with correct and incorrect samples\n"
+        f"== {benchmark.title}: {task['problems']} problems x {task['samples']} "
+        f"samples, {task['mixed_problems']} problems with correct and incorrect samples\n"
         f"chat prompt in step 0: {100 * benchmark.prompt_share:.1f} % of the rows, none in "
-        f"{benchmark.without_prompt['problems']} problems\n"
-        f"an average sample: {sample} %\n"
+        f"{benchmark.without_prompt.task['problems']} problems\n"
+        f"an average sample: {points(sample)} %\n"
     )
 
 
@@ -112,50 +160,52 @@ def _table(title: str, rows: Iterable[Sequence[str]]) -> str:
 
 def _baseline_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
     yield ["", *(f"N={size}" for size in benchmark.sizes)]
-    for name, title in (("vote", "vote"), ("pass", "pass@N")):
-        cells = benchmark.result[name]
-        yield [title, *(points(cells[size]) for size in benchmark.sizes)]
+    result = benchmark.result
+    yield ["vote", *(points(result.accuracy("sc", size)) for size in benchmark.sizes)]
+    yield ["pass@N", *(points(result.task["pass_at_k"][size]) for size in benchmark.sizes)]
 
 
 def _accuracy_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
     yield ["model", "strategy", "aggregate", *(f"N={size}" for size in benchmark.sizes)]
-    for model, strategy, aggregate, cells in _cells(benchmark.result, "accuracy"):
-        values = (f"{100 * cells[size]['value']:.1f}" for size in benchmark.sizes)
-        yield [model, strategy, aggregate, *values]
+    result = benchmark.result
+    for model, decoder, aggregate in _choices(result):
+        cells = (result.accuracy(decoder, size, aggregate, model) for size in benchmark.sizes)
+        values = (f"{100 * value_of(cell):.1f}" for cell in cells)
+        yield [TITLES[model], STRATEGIES[decoder], aggregate, *values]
 
 
-def _ahead_rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
-    sizes = [str(size) for size in result["n"] if size > 1]
+def _ahead_rows(result: Measurement) -> Iterator[list[str]]:
+    sizes = [size for size in result.sizes if size != "1"]
     yield ["model", "strategy", "aggregate", *(f"N={size}" for size in sizes)]
-    for model, strategy, aggregate, cells in _cells(result, "ahead_of_vote"):
-        yield [model, strategy, aggregate, *(points(cells[size], "+") for size in sizes)]
+    for model, decoder, aggregate in _choices(result):
+        cells = (result.ahead("vote", decoder, size, aggregate, model) for size in sizes)
+        values = (points(cell, "+") for cell in cells)
+        yield [TITLES[model], STRATEGIES[decoder], aggregate, *values]
 
 
-def _cells(
-    result: Mapping[str, Any], kind: str
-) -> Iterator[tuple[str, str, str, Mapping[str, Any]]]:
-    """Yield model, strategy, aggregate and the values by N."""
-    for model, entry in result["models"].items():
-        for strategy, title in STRATEGIES.items():
+def _choices(result: Measurement) -> Iterator[tuple[str, str, str]]:
+    """Yield reward model, decoder and aggregate."""
+    for model in result.models:
+        for decoder in STRATEGIES:
             for aggregate in AGGREGATES:
-                yield TITLES[model], title, aggregate, entry[kind][strategy][aggregate]
+                yield model, decoder, aggregate
 
 
-def _aggregate_rows(result: Mapping[str, Any]) -> Iterator[list[str]]:
-    sizes = [str(size) for size in result["n"] if size > 1]
+def _aggregate_rows(result: Measurement) -> Iterator[list[str]]:
+    sizes = [size for size in result.sizes if size != "1"]
     yield ["model", "aggregate", *(f"N={size}" for size in sizes)]
-    for model, entry in result["models"].items():
+    for model in result.models:
         for aggregate in ("mean", "last", "prod"):
-            cells = entry["ahead_of_min"][aggregate]
-            yield [TITLES[model], aggregate, *(points(cells[size], "+") for size in sizes)]
+            cells = (result.ahead("min", "bon", size, aggregate, model) for size in sizes)
+            yield [TITLES[model], aggregate, *(points(cell, "+") for cell in cells)]
 
 
 def _selected_rows(
     benchmark: BenchmarkResult, p_holm: Mapping[tuple[str, str, str], float]
 ) -> Iterator[list[str]]:
     yield ["model", "N", "accuracy", "ahead of the vote", "p", "p (Holm)", "selected"]
-    for model, entry in benchmark.result["models"].items():
-        for size, cell in entry["selected"].items():
+    for model, by_size in benchmark.result.task["selected"].items():
+        for size, cell in by_size.items():
             if size == "1":
                 continue
             ahead = cell["ahead_of_vote"]
@@ -172,8 +222,9 @@ def _selected_rows(
 
 def _auc_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
     yield ["model", *AGGREGATES]
-    for model, entry in benchmark.result["models"].items():
-        aucs = [entry["ranking_auc"][aggregate] for aggregate in AGGREGATES]
+    for model in benchmark.result.models:
+        by_aggregate = benchmark.result.rewards(model)["ranking_auc"]
+        aucs = [by_aggregate[aggregate] for aggregate in AGGREGATES]
         yield [
             TITLES[model],
             *(f"{a['value']:.3f} [{a['ci95'][0]:.3f}, {a['ci95'][1]:.3f}]" for a in aucs),
@@ -182,35 +233,30 @@ def _auc_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
 
 def _calibration_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
     yield ["model", *AGGREGATES, "constant prediction"]
-    for model, entry in benchmark.result["models"].items():
-        qualities = [entry["calibration"][aggregate] for aggregate in AGGREGATES]
+    for model in benchmark.result.models:
+        by_aggregate = benchmark.result.rewards(model)["quality"]
+        qualities = [by_aggregate[aggregate] for aggregate in AGGREGATES]
         yield [
             TITLES[model],
-            *(f"{quality['ece']:.3f} ({quality['brier']:.3f})" for quality in qualities),
-            f"0 ({qualities[0]['base_brier']:.3f})",
+            *(f"{entry['expected_error']:.3f} ({entry['brier']:.3f})" for entry in qualities),
+            f"0 ({qualities[0]['constant_brier']:.3f})",
         ]
 
 
 def _pair_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
-    yield ["model", "pairs", "problems", "margin", "p10", "median", "p90", "negative (%)"]
-    for model, entry in benchmark.result["models"].items():
-        pairs = entry["pairs"]
-        margin = pairs["margin"]
-        values = (f"{margin[name]:.3f}" for name in ("mean", "p10", "median", "p90"))
-        yield [
-            TITLES[model],
-            str(pairs["pairs"]),
-            str(pairs["problems"]),
-            *values,
-            f"{100 * margin['negative']:.1f}",
-        ]
+    yield ["model", "pairs", "problems", "margin"]
+    for model in benchmark.result.models:
+        pairs = benchmark.result.rewards(model)["pairs"]
+        yield [TITLES[model], str(pairs["pairs"]), str(pairs["problems"]), f"{pairs['margin']:.3f}"]
 
 
 def _weight_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
-    gammas = list(next(iter(benchmark.result["models"].values()))["pairs"]["weights"])
+    models = benchmark.result.models
+    gammas = list(benchmark.result.rewards(models[0])["pairs"]["weights"])
     yield ["model", "side", *(f"gamma {gamma}" for gamma in gammas)]
-    for model, entry in benchmark.result["models"].items():
+    for model in models:
+        by_gamma = benchmark.result.rewards(model)["pairs"]["weights"]
         for side in ("chosen", "rejected"):
-            weights = [entry["pairs"]["weights"][gamma][side] for gamma in gammas]
+            weights = [by_gamma[gamma][side] for gamma in gammas]
             cells = (f"{w['from_uniform']:.3f}, {w['max_over_uniform']:.2f}" for w in weights)
             yield [TITLES[model], side, *cells]

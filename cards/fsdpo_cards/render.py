@@ -11,7 +11,7 @@ _LICENCES: Mapping[str, str] = TABLES["licences"]
 
 
 def render(
-    template: str | Path, /, filters: Mapping[str, Callable[..., str]] | None = None, **fields: Any
+    template: str | Path, /, filters: Mapping[str, Callable[..., Any]] | None = None, **fields: Any
 ) -> str:
     """Render a template as text.
 

@@ -9,14 +9,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench_runs import HOSTILE, config, make_records, write_run
+from bench_runs import (
+    HOSTILE,
+    make_entry,
+    make_problem,
+    make_solution,
+    report_run,
+    write_dataset,
+    write_run,
+)
 from browser import MISSING, Browser, available, chromium
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.report.render import write_report
+from fsdpo_bench.run_folder import RunRecord, write_run_record
 from paired_data import paired_dataset
 from typer.testing import CliRunner
 
 from fsdpo_data.api import open_dataset
+from fsdpo_data.problems.benchmark_places import BenchmarkPlace
 
 pytestmark = [
     pytest.mark.proof,
@@ -40,8 +49,8 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run = tmp_path_factory.mktemp("bench") / "run"
-    write_run(run, config(TASKS), make_records(TASKS))
-    write_report(run)
+    write_run(run, TASKS)
+    report_run(run)
     return run / "report.html"
 
 
@@ -62,14 +71,14 @@ def test_a_click_opens_a_problem_and_its_solution(browser: Browser, page: Path) 
     browser.open(page)
     browser.click("#item-4")
     assert "What is 4 + 10?" in browser.text("#detail")
-    assert browser.count(".verdicts tr") == 5
+    assert browser.count(".verdicts tr") == 4
     open_count = browser.count(".solution[open]")
     browser.run("document.querySelectorAll('.solution').forEach((box) => (box.open = false))")
-    browser.click(".verdicts tr:nth-child(4) button")
+    browser.click(".verdicts tr:nth-child(3) button")
     assert open_count == browser.count(".solution[open]") == 1
     opened = browser.text(".solution[open]")
     assert "chosen by" in opened
-    assert "The answer was read after “the answer is”, compared with the gold as numbers" in opened
+    assert "The answer agrees with the gold" in opened or "differs from the gold" in opened
     assert browser.count(".solution[open] .step.scored .reward") == 2
 
 
@@ -193,9 +202,8 @@ def test_the_prompt_is_shown_as_it_was_sent(browser: Browser, page: Path) -> Non
 @pytest.fixture(scope="module")
 def formulas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     text = r"Pay $5 or \(\frac{x^2}{3}\), $\href{javascript:alert(1)}{x}$, $x^$. \[\sqrt2\] "
-    records = make_records({"gsm8k": 2}, text=text)
-    run = write_run(tmp_path_factory.mktemp("bench") / "run", config({"gsm8k": 2}), records)
-    write_report(run)
+    run = write_run(tmp_path_factory.mktemp("bench") / "run", {"gsm8k": 2}, text=text)
+    report_run(run)
     return run / "report.html"
 
 
@@ -261,8 +269,9 @@ def test_printing_shows_the_full_list(browser: Browser, page: Path) -> None:
 @pytest.fixture(scope="module")
 def comparison_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
-    a = write_run(folder / "a", config(TASKS), make_records(TASKS))
-    b = write_run(folder / "b", config(TASKS, "other"), make_records(TASKS, chance=0.8, seed=3))
+    a = write_run(folder / "a", TASKS)
+    other_model = {"name": "other", "revision": "b" * 40}
+    b = write_run(folder / "b", TASKS, chance=0.8, seed=3, model=other_model)
     line = ["diff", str(a), str(b), "--html", str(folder / "page.html"), "--show", "0"]
     assert CliRunner().invoke(app, line).exit_code == 0
     return folder / "page.html"
@@ -321,15 +330,26 @@ def test_hostile_text_is_shown_as_plain_text(browser: Browser, tmp_path: Path) -
     megabyte = f"$\\frac{{{'{' * 500_000}}}$ $${'x^' * 250_000}$$"
     formulas = rf"{megabyte} $\text{{<script>alert(1)</script>}}$"
     text = f"{HOSTILE} \u202e\u2067\u05d0\u05d1\u05d2 {formulas} "
-    records = make_records({"gsm8k": 2}, text=text, samples=2)
+    problems = [make_problem(number, [BenchmarkPlace("gsm8k", number)], text) for number in (0, 1)]
     # Every step contains a different long formula.
-    for number, record in enumerate(records):
-        for sample in record["samples"]:
-            sample["steps"] = [f"$x_{{{number}{n}}}{'^' * 900}$" for n in range(300)]
-            sample["rewards"] = [-7.5] * 300
-    run = write_run(tmp_path / "run", config({"gsm8k": 2}), records)
+    rows = [
+        make_solution(
+            problem,
+            index,
+            completions=[f"$x_{{{problem.answer}{n}}}{'^' * 900}$" for n in range(300)],
+            step_rewards=[-7.5] * 300,
+        )
+        for problem in problems
+        for index in range(2)
+    ]
+    run = tmp_path / "run"
+    write_dataset(run / "samples", problems, rows, prm="prm", is_probability=False)
+    record = RunRecord(
+        decoders=["sc@2"], parts=["samples"], benchmarks={"gsm8k": make_entry("gsm8k", 2)}
+    )
+    write_run_record(run, record)
     started = time.process_time()
-    write_report(run)
+    report_run(run)
     assert time.process_time() - started < 60
     assert (run / "report.html").stat().st_size < 2_000_000
     browser.open(run / "report.html")
@@ -357,8 +377,8 @@ def test_the_content_security_policy_blocks_injected_scripts(browser: Browser, p
 def test_thousands_of_problems_open_and_filter_quickly(browser: Browser, tmp_path: Path) -> None:
     tasks = {"math": 5000}
     text = r"If \(x^2 = \frac{1}{4}\), we get $x = \pm\frac12$. " * 3
-    run = write_run(tmp_path / "run", config(tasks), make_records(tasks, text=text, samples=16))
-    write_report(run)
+    run = write_run(tmp_path / "run", tasks, text=text, samples=16)
+    report_run(run)
     assert (run / "report.html").stat().st_size < 60_000_000
     start_seconds = browser.busy()
     browser.open(run / "report.html")

@@ -63,7 +63,8 @@ def test_the_card_names_every_limitation(results: dict[str, Any]) -> None:
     assert "- MATH was measured on 20 of its 23 problems." in card
     assert "- OCW accepts numbers within 1 % of the gold answer." in card
     greedy = results["tasks"]["math"]["decoders"]["greedy"]
-    row = rf"^\| MATH \| greedy \| {100 * greedy['accuracy']:.1f} %  \[.*\] \| {greedy['correct']} \| 20 \|$"
+    accuracy, correct = 100 * greedy["accuracy"], greedy["correct"]
+    row = rf"^\| MATH \| greedy \| {accuracy:.1f} %  \[.*\] \| {correct} \| 20 \|$"
     assert re.search(row, card, re.M)
     assert card.count("\n| mean of ") == 5
 

@@ -84,7 +84,7 @@ def test_a_small_pool_runs_through_all_commands_and_continues(
     evidence.main()
     first = capsys.readouterr()
     assert first.err.count("$ fsdpo-data import") == 8
-    assert first.err.count("$ fsdpo-bench rerank") == 4
+    assert first.err.count("$ fsdpo-bench report") == 4
     assert "chat prompt in step 0: 2.1 % of the rows, none in 11 problems" in first.out
     evidence.main()
     second = capsys.readouterr()
@@ -110,11 +110,11 @@ def test_best_of_32_of_the_real_pools(shared: Path, tmp_path: Path) -> None:
         benchmark.models[:] = ["qwen_prm"]
         result = benchmark.measure().result
         sample, accuracies = expected[benchmark.title]
-        measured_sample = 100 * result["sample"]["value"]
+        measured_sample = 100 * result.task["avg_at_k"]["32"]["accuracy"]
         assert measured_sample == pytest.approx(sample, abs=1)
-        best = result["models"]["qwen_prm"]["accuracy"]["best-of-n"]
         for aggregate, accuracy in accuracies.items():
-            gain = 100 * best[aggregate]["32"]["value"] - measured_sample
+            best = result.accuracy("bon", "32", aggregate, "qwen_prm")
+            gain = 100 * best["accuracy"] - measured_sample
             assert gain == pytest.approx(accuracy - sample, abs=1)
 
 

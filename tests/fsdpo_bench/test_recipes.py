@@ -13,7 +13,7 @@ from typing import Any
 import click
 import pytest
 import typer
-from bench_runs import config, make_results
+from bench_runs import measure_paths, write_run
 from fsdpo_bench.cli.app import app as bench_app
 from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
 from fsdpo_bench.recipes.recipe import (
@@ -153,14 +153,11 @@ def test_a_dry_run_shows_commands_and_the_papers_numbers() -> None:
 
 
 def test_measured_cost_is_read_from_the_output_of_a_stage(tmp_path: Path) -> None:
-    """A manifest includes the cost of its parents, and decoders share the cost of samples."""
+    """A manifest includes the cost of its parents; results have the cost of each dataset."""
 
     def write_cost(folder: str, file: str, cost: object) -> str:
         (tmp_path / folder).mkdir()
-        content = {"cost": cost}
-        if file == "results.json":
-            content = make_results([], config({})).to_json() | content
-        (tmp_path / folder / file).write_text(json.dumps(content))
+        (tmp_path / folder / file).write_text(json.dumps({"cost": cost}))
         return str(tmp_path / folder / file)
 
     sample_cost_file = write_cost(
@@ -175,24 +172,18 @@ def test_measured_cost_is_read_from_the_output_of_a_stage(tmp_path: Path) -> Non
         900,
         pytest.approx(60 / 3600),
     )
-    costs = {
-        name: {"tokens": tokens, "prm_calls": 0, "seconds": tokens / 10}
-        for name, tokens in (("greedy", 10), ("sc@5", 50), ("sc@15", 150), ("sbs@5,1", 30))
-    }
-    run = RecipeStage(
-        "bench",
-        "",
-        "fsdpo-bench run",
-        write_cost("run", "results.json", costs),
-        1,
-    )
+    content = measure_paths(write_run(tmp_path / "made", {"gsm8k": 2})).to_json()
+    costs = {name: dataset["cost"] for name, dataset in content["run"]["datasets"].items()}
+    costs["greedy"] |= {"tokens": 10, "seconds": 1}
+    costs["samples"] |= {"tokens": 150, "seconds": 15}
+    costs["sbs@2,1"] |= {"tokens": 30, "seconds": 3}
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps(content))
+    run = RecipeStage("bench", "", "fsdpo-bench run", str(file), 1)
     assert measured_cost(run) == (190, pytest.approx(19 / 3600))
     costs["greedy"]["tokens"] = "unknown"
-    unknown_cost_file = write_cost("again", "results.json", costs)
-    assert measured_cost(RecipeStage("bench", "", "x", unknown_cost_file, 1)) == (
-        None,
-        pytest.approx(19 / 3600),
-    )
+    file.write_text(json.dumps(content))
+    assert measured_cost(run) == (None, pytest.approx(19 / 3600))
     assert measured_cost(RecipeStage("train", "", "x", str(tmp_path / "README.md"), 1)) is None
     pending = RecipeStage("bench", "", "x", str(tmp_path / "no/results.json"), 1)
     assert measured_cost(pending) is None

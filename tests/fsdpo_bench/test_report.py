@@ -1,4 +1,4 @@
-"""Reports of runs and datasets: files that agree, safe and bounded pages, tables in the terminal."""
+"""Reports of runs and datasets: files that agree, safe and bounded pages, and printed tables."""
 
 from __future__ import annotations
 
@@ -105,17 +105,17 @@ def test_a_run_gets_files_that_agree_and_are_the_same_again(tmp_path: Path) -> N
     assert not list(run.glob("*.tmp"))
 
 
-def test_the_run_section_has_the_facts_of_the_datasets(tmp_path: Path) -> None:
+def test_the_run_section_has_the_settings_of_the_datasets(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", {"math": 3})
-    facts = measure_paths(run).to_json()["run"]
-    assert facts["model"]["name"] == "Qwen2-7B-SFT" and facts["sampling"]["n"] == 4
-    assert list(facts["datasets"]) == ["greedy", "samples", "sbs@2,1"]
-    assert facts["datasets"]["greedy"]["sampling"]["temperature"] == 0
-    assert facts["datasets"]["sbs@2,1"]["search"]["b1"] == 2
+    settings = measure_paths(run).to_json()["run"]
+    assert settings["model"]["name"] == "Qwen2-7B-SFT" and settings["sampling"]["n"] == 4
+    assert list(settings["datasets"]) == ["greedy", "samples", "sbs@2,1"]
+    assert settings["datasets"]["greedy"]["sampling"]["temperature"] == 0
+    assert settings["datasets"]["sbs@2,1"]["search"]["b1"] == 2
     manifest = json.loads((run / "samples/manifest.json").read_text())
-    assert facts["datasets"]["samples"]["digest"] == manifest["digest"]
-    assert facts["reward_models"]["prm"]["prm"]["name"] == "prm"
-    assert facts["benchmarks"]["math"]["rows"] == 6 and facts["decoders"][0] == "greedy"
+    assert settings["datasets"]["samples"]["digest"] == manifest["digest"]
+    assert settings["reward_models"]["prm"]["prm"]["name"] == "prm"
+    assert settings["benchmarks"]["math"]["rows"] == 6 and settings["decoders"][0] == "greedy"
 
 
 @pytest.mark.parametrize(

@@ -45,10 +45,15 @@ def written(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 
 def make_problem(
-    number: int, places: Sequence[BenchmarkPlace] = (), text: str = "", source: str = "made"
+    number: int,
+    benchmark_places: Sequence[BenchmarkPlace] = (),
+    text: str = "",
+    source: str = "made",
 ) -> Problem:
     """Return a problem whose gold answer is 10 more than its number."""
-    metadata = {BENCHMARKS_KEY: [place.to_json() for place in places]} if places else {}
+    metadata = {}
+    if benchmark_places:
+        metadata = {BENCHMARKS_KEY: [entry.to_json() for entry in benchmark_places]}
     question = f"{text}What is {number} + 10?"
     return Problem(question, str(10 + number), source, "test", metadata)
 
@@ -174,8 +179,8 @@ def write_dataset(
 
 
 def make_places(tasks: Mapping[str, int]) -> list[BenchmarkPlace]:
-    """Return the places of problems: MATH with subjects and levels, GSM-IC with clusters."""
-    places = []
+    """Return the benchmark_places of problems: MATH with subjects and levels, GSM-IC with clusters."""
+    benchmark_places = []
     for task, count in tasks.items():
         for number in range(count):
             groups = {}
@@ -183,8 +188,9 @@ def make_places(tasks: Mapping[str, int]) -> list[BenchmarkPlace]:
                 subject = ("Algebra", "Geometry")[number % 2]
                 groups = {"subject": subject, "level": str(1 + number % 5)}
             cluster = f"base {number % 7}" if task.startswith("gsm_ic") else None
-            places.append(BenchmarkPlace(task, number, groups, cluster))
-    return places
+            entry = BenchmarkPlace(task, number, groups, cluster)
+            benchmark_places.append(entry)
+    return benchmark_places
 
 
 def make_entry(name: str, problems: int, **changes: Any) -> BenchmarkEntry:
@@ -231,8 +237,8 @@ def write_run(
     """
     rng = random.Random(seed)
     problems = [
-        make_problem(number, [place], text, source=place.name)
-        for number, place in enumerate(make_places(tasks))
+        make_problem(number, [entry], text, source=entry.name)
+        for number, entry in enumerate(make_places(tasks))
     ]
     parts = list(dict.fromkeys("samples" if "@" in n and "sbs" not in n else n for n in decoders))
     for part in parts:

@@ -133,8 +133,9 @@ def record_pools() -> Record:
             f"fsdpo_data import {pool / 'candidates.jsonl.gz'} --from outputs --temperature 0.8 "
             f"--scores {pool / 'scores' / model}.jsonl.gz --prm-name {model} --out {model}"
         )
+    gammas = "--gamma 0.5 --gamma 2 --gamma 8"
     comparison: Record = json.loads(
-        run_command(f"fsdpo_bench rerank {' '.join(POOL_MODELS)} --json")
+        run_command(f"fsdpo_bench report {' '.join(POOL_MODELS)} {gammas} --json")
     )
     return comparison
 

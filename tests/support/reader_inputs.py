@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from bench_runs import config, make_records, write_run, written
+from bench_runs import write_run, written
 from fsdpo_bench.prm.prmbench import ALTERATIONS
 from fsdpo_bench.report.published import shipped_path
 from helpers import RIGHT, SILENT, WRONG
@@ -188,7 +188,7 @@ def _make_runs(folder: Path) -> None:
     for index in (1, 2):
         run_command(f"{build} --shard {index}/2 --out {folder}/shard{index}")
     tasks = {"math": 3, "ocw": 2}
-    write_run(folder / "bench", config(tasks), make_records(tasks))
+    write_run(folder / "bench", tasks)
     run_command(f"fsdpo_bench report {folder}/bench")
 
 

@@ -102,8 +102,8 @@ def _report_disagreements(options: cli_options.ReportOptions) -> None:
         print_disagreements(root, comparison, options.show)
 
 
-@command(app, cli_options.DiffOptions)
-def diff(options: cli_options.DiffOptions) -> None:
+@command(app, cli_options.MeasurementDiffOptions)
+def diff(options: cli_options.MeasurementDiffOptions) -> None:
     """Compare two runs or datasets."""
     from fsdpo_bench.report.terminal import report_comparison
 

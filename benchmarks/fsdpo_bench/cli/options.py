@@ -93,7 +93,7 @@ class ReportOptions(Options):
     """Print JSON instead of tables."""
 
 
-class DiffOptions(ComparisonOptions):
+class MeasurementDiffOptions(ComparisonOptions):
     r"""Compare two runs or datasets problem by problem, with intervals and p-values.
 
     If problems share base problems, intervals and p-values are over base problems.

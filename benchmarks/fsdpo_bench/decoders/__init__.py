@@ -71,8 +71,8 @@ class Decoder:
     #: Returns the index of the chosen solution, or None if it chooses none, which counts as wrong.
     choose: Callable[[Candidates], int | None]
     #: Returns the distribution of the same choice from answer classes of shape (P, M), rewards of
-    #: this shape, and subsets of K samples of shape (R, M). None to call ``choose`` for each subset,
-    #: which is slower.
+    #: this shape, and subsets of K samples of shape (R, M). None to call ``choose`` for each
+    #: subset, which is slower.
     distribute: Callable[[np.ndarray, np.ndarray, np.ndarray], ChoiceDistribution] | None = None
     #: Format of the parameters in result names, such as ``@{k}:{aggregate}``; empty without
     #: parameters.

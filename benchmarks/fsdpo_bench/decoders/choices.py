@@ -3,8 +3,8 @@
 The distribution of a choice at N averages over subsets of N of the M samples. A subset keeps the
 order of the samples, so the distribution at N = M is the choice among all samples.
 
-Array suffixes: ``P`` problems, ``M`` samples of a problem, ``R`` subsets of samples, ``C`` classes of
-answers. Rewards and weights that are None or NaN are missing.
+Array suffixes: ``P`` problems, ``M`` samples of a problem, ``R`` subsets of samples, ``C`` classes
+of answers. Rewards and weights that are None or NaN are missing.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from fsdpo_bench.metrics.decoded import (
     select_decoders,
 )
 from fsdpo_bench.metrics.numbers import NUMBERS
-from fsdpo_bench.metrics.pools import SAMPLES_PART, Benchmark, Pool, measurement_facts
+from fsdpo_bench.metrics.pools import SAMPLES_PART, Benchmark, Pool, measurement_settings
 from fsdpo_bench.metrics.samples import PlacedProblem, Samples
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
@@ -158,11 +158,13 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
 
 def _setting_differences(pools: Sequence[Pool]) -> list[str]:
     """Describe differences besides the models that make the numbers hard to compare."""
-    facts = [measurement_facts(pool, []) for pool in pools]
+    all_settings = [measurement_settings(pool, []) for pool in pools]
     settings: Mapping[str, Sequence[object]] = {
-        "graders": [entry.grader for entry in facts],
-        "prompt templates": [f"{entry.template.name} ({entry.template.digest})" for entry in facts],
-        "token limits of a solution": [entry.sampling.max_tokens for entry in facts],
+        "graders": [entry.grader for entry in all_settings],
+        "prompt templates": [
+            f"{entry.template.name} ({entry.template.digest})" for entry in all_settings
+        ],
+        "token limits of a solution": [entry.sampling.max_tokens for entry in all_settings],
     }
     return [
         f"the {name} differ: {value_a} and {value_b}"
@@ -315,7 +317,7 @@ def _paired_difference(
     """Return the difference of the means of two values per common problem."""
     value_a_P, value_b_P = (value_P[counts_P] for value_P in values)
     clusters = [
-        placed.place.cluster
+        placed.benchmark_place.cluster
         for placed, counts in zip(pair.problems, counts_P, strict=True)
         if counts
     ]

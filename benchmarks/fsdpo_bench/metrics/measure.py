@@ -22,7 +22,7 @@ from fsdpo_bench.metrics.pools import (
     Benchmark,
     Pool,
     judge_stats,
-    measurement_facts,
+    measurement_settings,
 )
 from fsdpo_bench.metrics.reranking import ahead_of_min, ahead_of_vote, select_strategies
 from fsdpo_bench.metrics.results import (
@@ -53,7 +53,8 @@ class MeasureSpec:
 
     sizes: Sequence[int] = ()  #: Values of N; by default those of the run, or powers of 2.
     aggregates: Sequence[str] = ()  #: Aggregates; by default those of the run, or all.
-    subsets: SubsetSpec = field(default_factory=SubsetSpec)  #: The random subsets of votes.
+    #: The random subsets of votes.
+    subsets: SubsetSpec = field(default_factory=SubsetSpec)
     gammas: Sequence[float] = ()  #: Values of γ for the step weights of pairs.
 
 
@@ -97,7 +98,7 @@ def measure(pool: Pool, spec: MeasureSpec, decoded: Decoded) -> Results:
     }
     return Results(
         version=RESULTS_VERSION,
-        run=measurement_facts(pool, names),
+        run=measurement_settings(pool, names),
         tasks=tasks,
         suites=_suite_results(decoded),
         cost=_total_costs(tasks),
@@ -179,7 +180,7 @@ def _round(number: float) -> int | float:
 def _decoder_results(choices: DecodedSamples) -> DecoderResults:
     """Return the results of a decoder on a benchmark."""
     samples = choices.samples
-    optional_fields = {}
+    optional_fields: dict[str, Any] = {}
     strict_P = choices.strict_P
     if strict_P is not None:
         optional_fields["strict"] = accuracy_result(choices.mean(strict_P))
@@ -220,10 +221,12 @@ def _cost(choices: DecodedSamples) -> CostResult:
 
 def group_labels(samples: Samples) -> dict[str, dict[str, np.ndarray]]:
     """Return which problems have each label of each group, with numeric labels in order."""
-    names = dict.fromkeys(name for placed in samples.problems for name in placed.place.groups)
+    names = dict.fromkeys(
+        name for placed in samples.problems for name in placed.benchmark_place.groups
+    )
     groups = {}
     for name in names:
-        labels = [placed.place.groups.get(name) for placed in samples.problems]
+        labels = [placed.benchmark_place.groups.get(name) for placed in samples.problems]
         # Shorter numbers come first: 2 before 10.
         ordered = sorted(
             {label for label in labels if label is not None},
@@ -282,7 +285,7 @@ def _accuracy_drops(
             base_correct_P = base_choices[name].correct_P
             losses = []
             for index in np.flatnonzero(selected_P & entry.samples.counts_P).tolist():
-                base = base_index.get(entry.samples.problems[index].place.cluster or "")
+                base = base_index.get(entry.samples.problems[index].benchmark_place.cluster or "")
                 if base is not None and base_samples.counts_P[base]:
                     losses.append(float(base_correct_P[base] - correct_P[index]))
             if losses:

@@ -44,8 +44,8 @@ class ReportNumber:
     name: str  #: Key in ``results.json``.
     title: str  #: Format of its name for readers, such as ``pass@{key}``.
     #: Returns the value of each problem by key, such as k, from the samples and from the choices of
-    #: decoders by result name. Values are in [0, 1]; results show their means over the problems that
-    #: count. Empty if there is no value.
+    #: decoders by result name. Values are in [0, 1]; results show their means over the problems
+    #: that count. Empty if there is no value.
     compute: Callable[[Samples, Mapping[str, DecodedSamples]], ProblemValues]
     #: Returns whether ``diff`` compares the values of a key.
     is_compared: Callable[[str], bool] = lambda key: True

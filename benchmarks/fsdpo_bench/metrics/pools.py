@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsdpo_bench.decoders import DECODERS, DecoderSetup
-from fsdpo_bench.metrics.results import DatasetFacts, MeasurementFacts
+from fsdpo_bench.metrics.results import MeasuredDataset, MeasurementSettings
 from fsdpo_bench.metrics.samples import (
     PlacedProblem,
     Samples,
@@ -195,17 +195,23 @@ def _load_benchmarks(
 ) -> dict[str, Benchmark]:
     """Return the benchmarks with a problem to measure, by name."""
     main_root = parts.get(SAMPLES_PART) or next(iter(parts.values()))
-    places: dict[str, list[PlacedProblem]] = {}
+    problems_by_benchmark: dict[str, list[PlacedProblem]] = {}
     for root in parts.values():
         for name, problems in read_places(root, read_manifest(root)).items():
-            known_places = {placed.place.row for placed in places.get(name, ())}
-            new_problems = (placed for placed in problems if placed.place.row not in known_places)
-            places.setdefault(name, []).extend(new_problems)
-    names = [*(run.benchmarks if run else ()), *places]
+            known_places = {
+                placed.benchmark_place.row for placed in problems_by_benchmark.get(name, ())
+            }
+            new_problems = (
+                placed for placed in problems if placed.benchmark_place.row not in known_places
+            )
+            problems_by_benchmark.setdefault(name, []).extend(new_problems)
+    names = [*(run.benchmarks if run else ()), *problems_by_benchmark]
     scored_tables = {model: tables[root] for model, root in scored.items()}
     benchmarks = {}
     for name in dict.fromkeys(names):
-        problems = sorted(places.get(name, ()), key=lambda placed: placed.place.row)
+        problems = sorted(
+            problems_by_benchmark.get(name, ()), key=lambda placed: placed.benchmark_place.row
+        )
         if questions is not None:
             problems = [
                 placed for placed in problems if question_key(placed.problem.question) in questions
@@ -241,7 +247,7 @@ def _load_benchmarks(
     return benchmarks
 
 
-def measurement_facts(pool: Pool, decoders: Sequence[str]) -> MeasurementFacts:
+def measurement_settings(pool: Pool, decoders: Sequence[str]) -> MeasurementSettings:
     """Return the settings of a pool, from the manifests of its datasets."""
     manifests = {name: read_manifest(root) for name, root in pool.parts.items()}
     main = manifests[pool.main_part].spec
@@ -256,7 +262,7 @@ def measurement_facts(pool: Pool, decoders: Sequence[str]) -> MeasurementFacts:
     optional_fields = {
         name: value for name, value in grade_settings.items() if name == "answer_judge"
     }
-    return MeasurementFacts(
+    return MeasurementSettings(
         model=main.model,
         template=main.template,
         sampling=main.sampling,
@@ -267,7 +273,7 @@ def measurement_facts(pool: Pool, decoders: Sequence[str]) -> MeasurementFacts:
         decoders=list(decoders),
         benchmarks=pool.run.benchmarks if pool.run else {},
         datasets={
-            name: DatasetFacts(
+            name: MeasuredDataset(
                 digest=manifest.digest,
                 sampling=manifest.spec.sampling,
                 search=manifest.spec.search,

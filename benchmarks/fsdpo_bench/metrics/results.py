@@ -245,7 +245,7 @@ class RewardStatistics(ResultSection):
     pairs: PairWeights | None = None
 
 
-class DatasetFacts(ResultSection):
+class MeasuredDataset(ResultSection):
     """What distinguishes one dataset of a measurement from the others."""
 
     digest: str  #: Digest of the dataset.
@@ -254,7 +254,7 @@ class DatasetFacts(ResultSection):
     cost: CostStats  #: Cost of sampling and scoring.
 
 
-class MeasurementFacts(ResultSection):
+class MeasurementSettings(ResultSection):
     """The datasets of a measurement, and the settings that they share."""
 
     model: ArtifactRef  #: The policy that wrote the solutions.
@@ -268,14 +268,16 @@ class MeasurementFacts(ResultSection):
     decoders: list[str]  #: Result names of the decoders.
     #: The benchmarks of a run of ``fsdpo-bench run``; empty for other datasets.
     benchmarks: dict[str, BenchmarkEntry]
-    datasets: dict[str, DatasetFacts]  #: The datasets: the parts of a run, or one per reward model.
+    datasets: dict[
+        str, MeasuredDataset
+    ]  #: The datasets: the parts of a run, or one per reward model.
 
 
 class Results(ResultSection):
     """The content of ``results.json``."""
 
     version: Literal[2]  #: Format version, :data:`RESULTS_VERSION`.
-    run: MeasurementFacts  #: The datasets and their settings.
+    run: MeasurementSettings  #: The datasets and their settings.
     tasks: dict[str, TaskResults]  #: Results by benchmark.
     suites: dict[str, SuiteResults]  #: Mean results by suite.
     cost: dict[str, CostResult]  #: Cost over all benchmarks, by decoder.

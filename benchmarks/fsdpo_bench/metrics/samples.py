@@ -34,7 +34,7 @@ class PlacedProblem(NamedTuple):
     """A problem at one of its places in a benchmark."""
 
     problem: Problem  #: The problem.
-    place: BenchmarkPlace  #: Its place.
+    benchmark_place: BenchmarkPlace  #: Its place.
 
     @property
     def problem_id(self) -> str:
@@ -78,8 +78,7 @@ class Samples:
     @cached_property
     def is_correct_PM(self) -> np.ndarray:
         """Whether each solution is correct; undecided answers and timeouts are wrong."""
-        is_correct_PM: np.ndarray = self.outcome_PM == "correct"
-        return is_correct_PM
+        return np.equal(self.outcome_PM, "correct").astype(bool)
 
     @cached_property
     def is_unknown_PM(self) -> np.ndarray:
@@ -94,7 +93,9 @@ class Samples:
 
     def clusters(self, selected_P: np.ndarray) -> list[str] | None:
         """Return the cluster of each selected problem; None if one of them has no cluster."""
-        clusters = [self.problems[index].place.cluster for index in np.flatnonzero(selected_P)]
+        clusters = [
+            self.problems[index].benchmark_place.cluster for index in np.flatnonzero(selected_P)
+        ]
         return None if None in clusters else [str(cluster) for cluster in clusters]
 
     def select_problems(self, indices: Sequence[int]) -> Samples:
@@ -185,11 +186,11 @@ def read_places(root: Path, manifest: Manifest) -> dict[str, list[PlacedProblem]
     for index, row in enumerate(rows.iter_rows(named=True)):
         metadata = parse_metadata(row["problem_id"], row["metadata"])
         problem = Problem(row["question"], row["answer"], row["source"], row["split"], metadata)
-        places = benchmark_places(metadata) or [BenchmarkPlace(problem.source, index)]
-        for place in places:
-            by_benchmark.setdefault(place.name, []).append(PlacedProblem(problem, place))
+        default_places = [BenchmarkPlace(problem.source, index)]
+        for entry in benchmark_places(metadata) or default_places:
+            by_benchmark.setdefault(entry.name, []).append(PlacedProblem(problem, entry))
     return {
-        name: sorted(problems, key=lambda placed: placed.place.row)
+        name: sorted(problems, key=lambda placed: placed.benchmark_place.row)
         for name, problems in by_benchmark.items()
     }
 

@@ -77,9 +77,9 @@ def _select_tasks(results: Results, sources: Mapping[str, SourceRef]) -> Results
         name: results.run.benchmarks[name].model_copy(update={"source": source})
         for name, source in sources.items()
     }
-    facts = results.run.model_copy(update={"benchmarks": benchmarks})
+    settings = results.run.model_copy(update={"benchmarks": benchmarks})
     tasks = {name: task for name, task in results.tasks.items() if name in sources}
-    return results.model_copy(update={"run": facts, "tasks": tasks})
+    return results.model_copy(update={"run": settings, "tasks": tasks})
 
 
 def _hub_source(name: str, entry: BenchmarkEntry) -> SourceRef | None:

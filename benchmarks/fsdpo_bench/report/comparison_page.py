@@ -13,7 +13,7 @@ from fsdpo_bench.metrics.compare import (
     decode_pairs,
     pair_benchmarks,
 )
-from fsdpo_bench.metrics.pools import Pool, measurement_facts
+from fsdpo_bench.metrics.pools import Pool, measurement_settings
 from fsdpo_bench.report.problem_list import (
     BenchmarkEntries,
     question_entry,
@@ -48,12 +48,12 @@ def render_comparison(
         pair = pairs[key[0]]
         return (pair.name, pair.problems[key[1]].problem_id) not in changed
 
-    shown = sorted(sorted(positions, key=is_unchanged)[:capacity])
+    page_keys = sorted(sorted(positions, key=is_unchanged)[:capacity])
     for number, pair in enumerate(pairs):
-        shown_positions = [position for index, position in shown if index == number]
+        shown_positions = [position for index, position in page_keys if index == number]
         decoded_pairs = decode_pairs(pool_a, pool_b, pair, options)
         _add_problems(problem_list, pair, decoded_pairs, shown_positions)
-    models = [measurement_facts(pool, []).model.name for pool in (pool_a, pool_b)]
+    models = [measurement_settings(pool, []).model.name for pool in (pool_a, pool_b)]
     return render_page(
         TEMPLATES_FOLDER / "compare.html",
         problem_list.page_data,

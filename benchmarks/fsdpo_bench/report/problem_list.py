@@ -80,7 +80,7 @@ def question_entry(
     return {
         "task": benchmark.name,
         "id": placed.problem_id,
-        "groups": dict(placed.place.groups),
+        "groups": dict(placed.benchmark_place.groups),
         **problem_list.question_entry(placed.problem.question, placed.problem.answer, prompt),
     }
 
@@ -110,7 +110,7 @@ class BenchmarkEntries:
     ) -> tuple[list[dict[str, Any]], dict[str, dict[str, Any]]]:
         """Return the entries of all solutions of a problem, and of each decoder with its choice."""
         problem_id = self._benchmark.main.problems[index].problem_id
-        entries = []
+        entries: list[dict[str, Any]] = []
         first_entry: dict[str, int] = {}  # by part
         for part, samples in self._benchmark.parts.items():
             first_entry[part] = len(entries)
@@ -118,7 +118,7 @@ class BenchmarkEntries:
                 name = f"sample {number + 1}" if part == SAMPLES_PART else part
                 entries.append(_solution_entry(self._name_prefix + name, solution))
         parts_by_root = {samples.root: part for part, samples in self._benchmark.parts.items()}
-        decoder_entries = {}
+        decoder_entries: dict[str, dict[str, Any]] = {}
         for name, (choices, indices) in self._choices.items():
             chosen_index = indices[index]
             if chosen_index is None:

@@ -130,8 +130,8 @@ def print_reports(reports: Sequence[Report], *, as_json: bool) -> None:
 
 def _print_columns(reports: Sequence[Report]) -> None:
     """Print the accuracies of the common benchmarks and decoders, one pool per column."""
-    first, *others = (report.results.tasks for report in reports)
-    common_tasks = [name for name in first if all(name in tasks for tasks in others)]
+    first, *other_tasks = (report.results.tasks for report in reports)
+    common_tasks = [name for name in first if all(name in tasks for tasks in other_tasks)]
     if not common_tasks:
         for report in reports:
             print_text(f"\n{report.pool.name}")
