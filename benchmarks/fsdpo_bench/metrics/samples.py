@@ -78,7 +78,8 @@ class Samples:
     @cached_property
     def is_correct_PM(self) -> np.ndarray:
         """Whether each solution is correct; undecided answers and timeouts are wrong."""
-        return np.equal(self.outcome_PM, "correct").astype(bool)
+        is_correct_PM: np.ndarray = np.equal(self.outcome_PM, "correct").astype(bool)
+        return is_correct_PM
 
     @cached_property
     def is_unknown_PM(self) -> np.ndarray:
@@ -88,8 +89,8 @@ class Samples:
     @cached_property
     def counts_P(self) -> np.ndarray:
         """Whether each problem counts."""
-        counts_P: np.ndarray = ~np.isin(self.outcome_PM, UNCOUNTED_OUTCOMES).any(axis=1)
-        return counts_P
+        is_uncounted_P: np.ndarray = np.isin(self.outcome_PM, UNCOUNTED_OUTCOMES).any(axis=1)
+        return np.logical_not(is_uncounted_P)
 
     def clusters(self, selected_P: np.ndarray) -> list[str] | None:
         """Return the cluster of each selected problem; None if one of them has no cluster."""
