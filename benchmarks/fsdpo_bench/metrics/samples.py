@@ -89,8 +89,9 @@ class Samples:
     @cached_property
     def counts_P(self) -> np.ndarray:
         """Whether each problem counts."""
-        is_uncounted_P: np.ndarray = np.isin(self.outcome_PM, UNCOUNTED_OUTCOMES).any(axis=1)
-        return np.logical_not(is_uncounted_P)
+        is_uncounted_PM: np.ndarray = np.isin(self.outcome_PM, UNCOUNTED_OUTCOMES)
+        counts_P: np.ndarray = np.logical_not(is_uncounted_PM.any(axis=1))
+        return counts_P
 
     def clusters(self, selected_P: np.ndarray) -> list[str] | None:
         """Return the cluster of each selected problem; None if one of them has no cluster."""
