@@ -48,11 +48,11 @@ class ReportOptions(Options):
     Other datasets are columns next to each other. The report of a run is written into its folder.
 
     Examples:
-        fsdpo-bench report runs/bench    # writes results.json, report.md and report.html
+        fsdpo-bench report runs/bench    # writes results.json and report.html
 
         fsdpo-bench report runs/scored --k 4 --k 16 --out runs/page
 
-        fsdpo-bench report runs/qwen runs/shepherd    # two reward models on the same samples
+        fsdpo-bench report runs/qwen runs/shepherd    # two reward models
 
         fsdpo-bench report runs/before runs/after \
           --likelihood runs/sft --likelihood runs/dpo
