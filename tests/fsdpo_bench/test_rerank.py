@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
-from bench_runs import written
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.rerank import measure
 from fsdpo_bench.rerank.calibration import calibration
 from fsdpo_bench.rerank.measure import measure_reranking
 from fsdpo_bench.rerank.options import RerankOptions
 from fsdpo_bench.rerank.pair_weights import pair_weights
+from made_runs import written
 from recorded_imports import import_file
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -200,5 +200,5 @@ def test_one_flag_is_the_number_of_samples_of_a_choice() -> None:
         name: {flag for parameter in command.params for flag in parameter.opts}
         for name, command in commands.items()
     }
-    assert {name for name in flags if "--k" in flags[name]} == {"run", "grade", "prm", "rerank"}
+    assert {name for name in flags if "--k" in flags[name]} == {"run", "prm", "rerank"}
     assert not any({"--n", "--best-of"} & names for names in flags.values())
