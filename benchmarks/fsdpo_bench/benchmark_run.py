@@ -29,8 +29,8 @@ from fsdpo_data.dataset.stage import Stage, discard_dataset, run_stages, stage_s
 from fsdpo_data.engines.answer_judge import AnswerJudge, resolve_answer_judge
 from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.resolved import (
-    Policy,
-    RewardModel,
+    ResolvedPolicy,
+    ResolvedRewardModel,
     resolve_policy,
     resolve_reward_model,
 )
@@ -152,8 +152,8 @@ def make_run(
     options: RunOptions,
     loaded_tasks: Sequence[LoadedTask],
     setups: Sequence[DecoderSetup],
-    policy: Policy,
-    reward_model: RewardModel | None = None,
+    policy: ResolvedPolicy,
+    reward_model: ResolvedRewardModel | None = None,
     *,
     answer_judge: AnswerJudge | None = None,
 ) -> BenchmarkRun:
@@ -184,7 +184,7 @@ def make_run(
     )
 
 
-def _resolve_prm(options: RunOptions, setups: Sequence[DecoderSetup]) -> RewardModel:
+def _resolve_prm(options: RunOptions, setups: Sequence[DecoderSetup]) -> ResolvedRewardModel:
     """Resolve the process reward model, and check that its rewards fit the decoders.
 
     Raises:
@@ -218,7 +218,7 @@ def _resolve_prm(options: RunOptions, setups: Sequence[DecoderSetup]) -> RewardM
 
 
 def _with_default_aggregate(
-    setup: DecoderSetup, options: RunOptions, reward_model: RewardModel
+    setup: DecoderSetup, options: RunOptions, reward_model: ResolvedRewardModel
 ) -> DecoderSetup:
     """Return a decoder with the aggregate of the PRM format, if the options name none."""
     weights = reward_model.weights
@@ -264,8 +264,8 @@ class _PartBuilder:
         self,
         options: RunOptions,
         problems: ProblemSet,
-        policy: Policy,
-        reward_model: RewardModel | None,
+        policy: ResolvedPolicy,
+        reward_model: ResolvedRewardModel | None,
     ) -> None:
         self._options = options
         self._problems = problems

@@ -17,7 +17,7 @@ def print_series(series: Sequence[Mapping[str, Any]]) -> None:
 
     A series with undecided answers has a second row, in which they count as correct.
     """
-    rows = [
+    rows: list[Sequence[str]] = [
         (
             "series",
             "correct",

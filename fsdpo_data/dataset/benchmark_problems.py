@@ -35,9 +35,9 @@ def check_no_benchmark_problems(root: Path, manifest: Manifest) -> None:
     names: dict[str, None] = {}
     for (text,) in collect_rows(metadata.filter(has_key)).iter_rows():
         with contextlib.suppress(ValueError):  # a source may have a field of this name
-            places = benchmark_places(json.loads(text))
-            count += bool(places)
-            names |= dict.fromkeys(place.name for place in places)
+            problem_places = benchmark_places(json.loads(text))
+            count += bool(problem_places)
+            names |= dict.fromkeys(problem_place.name for problem_place in problem_places)
     if count:
         raise InputError(
             f"{root} has {count:,} problems of benchmarks ({', '.join(names)}). A model that was "

@@ -23,7 +23,7 @@ from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class ResolvedPolicy:
     """The model that writes solutions, with its engine."""
 
     model: ResolvedModel  #: The model of the options.
@@ -38,7 +38,7 @@ class Policy:
 
 def resolve_policy(
     options: ReplayOptions, engine: SamplerOptions, template: str | None, *, has_scorer: bool
-) -> Policy:
+) -> ResolvedPolicy:
     """Resolve the model of a command that samples solutions.
 
     Args:
@@ -53,7 +53,7 @@ def resolve_policy(
     """
     model = resolve_model(options.model or DEFAULT_MODEL, engine, template)
     selection = select_sampler_with_scorer(engine) if has_scorer else select_sampler(engine)
-    return Policy(
+    return ResolvedPolicy(
         model=model,
         author=_solution_author(options, model.ref),
         engine=selection.spec_entry | _recording_entry(options),
@@ -92,7 +92,7 @@ def _is_written_by_model(options: ReplayOptions) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class RewardModel:
+class ResolvedRewardModel:
     """A process reward model with its engine."""
 
     weights: ResolvedWeights  #: The weights, with the PRM format of a published reward model.
@@ -110,7 +110,9 @@ class RewardModel:
         return self.weights.format_evidence if isinstance(self.weights, PublishedPrm) else ""
 
 
-def resolve_reward_model(prm: str, options: ScorerOptions, *, model_count: int = 1) -> RewardModel:
+def resolve_reward_model(
+    prm: str, options: ScorerOptions, *, model_count: int = 1
+) -> ResolvedRewardModel:
     """Resolve a process reward model.
 
     Args:
@@ -124,7 +126,7 @@ def resolve_reward_model(prm: str, options: ScorerOptions, *, model_count: int =
     """
     weights = resolve_prm(prm, options)
     selection = select_scorer(options, weights, model_count=model_count)
-    return RewardModel(
+    return ResolvedRewardModel(
         weights=weights,
         engine=selection.spec_entry,
         make_scorer=partial(load_selected_scorer, selection, weights),

@@ -30,8 +30,8 @@ from fsdpo_data.engines.options import (
 )
 from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.resolved import (
-    Policy,
-    RewardModel,
+    ResolvedPolicy,
+    ResolvedRewardModel,
     resolve_policy,
     resolve_reward_model,
 )
@@ -306,12 +306,12 @@ def _make_job(options: BuildOptions) -> BuildJob:
 class BeamSearch(NamedTuple):
     """A beam search, which finds the solutions of a build."""
 
-    reward_model: RewardModel  #: Ranks partial solutions.
+    reward_model: ResolvedRewardModel  #: Ranks partial solutions.
     spec: BeamSpec  #: Settings of the search.
 
 
 def make_build_job(
-    policy: Policy,
+    policy: ResolvedPolicy,
     problems: ProblemSet,
     *,
     sampling: SamplingSpec,

@@ -23,7 +23,7 @@ from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard
 from fsdpo_data.engines.registry import SCORERS
-from fsdpo_data.engines.resolved import RewardModel, resolve_reward_model
+from fsdpo_data.engines.resolved import ResolvedRewardModel, resolve_reward_model
 from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
 from fsdpo_data.engines.scorers.prm_formats import format_entry
 from fsdpo_data.steps.rewards import aggregate_expr
@@ -290,7 +290,7 @@ class ScoreOptions(FailureOptions, StageOptions):
 
 
 def make_score_stage(
-    reward_model: RewardModel, failure_policy: FailurePolicy = STOP_AT_FIRST
+    reward_model: ResolvedRewardModel, failure_policy: FailurePolicy = STOP_AT_FIRST
 ) -> ScoreStage:
     """Return the stage of a reward model, whose weights are loaded when they are needed."""
     return ScoreStage(

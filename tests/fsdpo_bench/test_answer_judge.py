@@ -160,24 +160,24 @@ def test_a_judge_decides_the_undecided_answers_of_all_parts(
 ) -> None:
     plain = run(tmp_path / "plain", task)
     judge = FakeJudge()
-    judged = run(tmp_path / "judged", task, judge)
+    judge_run = run(tmp_path / "judged", task, judge)
     undecided = ("undecided", None)
     assert outcomes(plain, "greedy") == [("correct", None), ("incorrect", None), *[undecided] * 3]
-    assert outcomes(judged, "greedy") == [
+    assert outcomes(judge_run, "greedy") == [
         ("correct", None),
         ("incorrect", None),
         ("correct", RULE),
         ("incorrect", RULE),
         undecided,
     ]
-    assert read_run_record(judged) == read_run_record(plain)
+    assert read_run_record(judge_run) == read_run_record(plain)
     for part in PARTS:
-        validate(judged / part)
-        for old, new in zip(outcomes(plain, part), outcomes(judged, part), strict=True):
+        validate(judge_run / part)
+        for old, new in zip(outcomes(plain, part), outcomes(judge_run, part), strict=True):
             assert old == undecided or new == old
-        assert outcomes(judged / "build", part) == outcomes(plain, part)
+        assert outcomes(judge_run / "build", part) == outcomes(plain, part)
     assert judge.loads == 1 and not judge.is_open, "the judge is loaded once for all parts"
-    stats = read_manifest(judged / "samples").answer_judge
+    stats = read_manifest(judge_run / "samples").answer_judge
     assert stats is not None
     assert (stats.answers, stats.correct, stats.incorrect, stats.unreadable) == (9, 3, 3, 3)
     assert stats.replies == 9 and stats.tokens == 63
@@ -188,8 +188,8 @@ def test_a_judge_decides_the_undecided_answers_of_all_parts(
 def test_a_judge_that_dies_resumes_to_the_same_bytes(
     tmp_path: Path, task: LoadedTask, calls: int
 ) -> None:
-    whole = FakeJudge()
-    complete = run(tmp_path / "whole", task, whole)
+    complete_judge = FakeJudge()
+    complete = run(tmp_path / "whole", task, complete_judge)
     out = tmp_path / "out"
     first = FakeJudge(dies_after=calls)
     with pytest.raises(UnavailableError):
@@ -200,14 +200,12 @@ def test_a_judge_that_dies_resumes_to_the_same_bytes(
     second = FakeJudge()
     run(out, task, second, resume=True)
     assert table_digests(out) == table_digests(complete)
-    assert len(second.prompts) == len(whole.prompts) - len(first.prompts)
+    assert len(second.prompts) == len(complete_judge.prompts) - len(first.prompts)
     run(out, task, FakeJudge(dies_after=0), resume=True)
     assert table_digests(out) == table_digests(complete), "a complete run stays as it is"
 
 
-def test_problems_that_failed_before_are_judged_after_a_retry(
-    tmp_path: Path, task: LoadedTask
-) -> None:
+def test_the_judge_decides_on_problems_that_failed_before(tmp_path: Path, task: LoadedTask) -> None:
     class FussyPolicy(Policy):
         refuses = True
 

@@ -110,8 +110,8 @@ def test_the_tolerance_of_one_row_does_not_apply_to_other_rows(newer: Path) -> N
     assert statuses(noted, r"\boxed{4.31}") == ["incorrect"]
     assert statuses(other, rf"\boxed{{{near}}}") == ["incorrect"]
     noted_row = olympiadbench.problems.index(noted)
-    [kept] = benchmark_problems([olympiadbench.subset([noted_row])]).problems
-    assert kept.gold_tolerance == noted.gold_tolerance
+    [dataset_problem] = benchmark_problems([olympiadbench.subset([noted_row])]).problems
+    assert dataset_problem.gold_tolerance == noted.gold_tolerance
 
 
 def test_all_values_of_a_gold_with_several_values_are_required(newer: Path) -> None:

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import written
 from command_line import run
 from datasets import Dataset
-from fsdpo_bench.cli.app import main
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.own_rows import RowOptions
 from fsdpo_bench.tasks.table import get_task
+from made_runs import written
 from recorded_imports import import_file
 
 from fsdpo_data.core.errors import InputError
@@ -98,10 +97,10 @@ def test_raw_rows_of_gsm8k_are_decided(
         answer = row["answer"].rpartition("#### ")[2] if number % 2 else "no idea"
         rows.append({**row, "response": f"The answer is {answer}."})
     file = written(tmp_path / "rows.jsonl", rows)
-    code, out, err = run(capsys, "grade", str(file), "--json", main=main)
+    code, out, err = run(capsys, "grade", str(file), "--json")
     [scores] = json.loads(out)
     assert (code, err, scores["correct"], scores["n"]) == (0, "", 15, 30)
-    code, out, err = run(capsys, "grade", str(file), "--gold", "as-given", main=main)
+    code, out, err = run(capsys, "grade", str(file), "--gold", "as-given")
     assert "30 of 30 gold answers look like complete solutions" in err
 
 

@@ -124,9 +124,16 @@ def test_subjects_levels_and_metric_of_a_file_are_options_of_run(tmp_path: Path)
     run = prepare_run(options)
     assert run.record.decoders == ["first", "sc@2"]
     assert run.record.benchmarks["my"].metric == "avg@2"
-    places = [benchmark_places(p.metadata)[0] for p in run.parts["samples"].job.source.problems]
-    assert {place.groups["subject"] for place in places} == {"sums", "more sums"}
-    assert [place.groups["level"] for place in places] == [str(row["grade"]) for row in ROWS]
+    problem_places = [
+        benchmark_places(p.metadata)[0] for p in run.parts["samples"].job.source.problems
+    ]
+    assert {problem_place.groups["subject"] for problem_place in problem_places} == {
+        "sums",
+        "more sums",
+    }
+    assert [problem_place.groups["level"] for problem_place in problem_places] == [
+        str(row["grade"]) for row in ROWS
+    ]
     rows = solutions(run_benchmarks(options), "samples")
     assert {row["outcome"] for samples in rows.values() for row in samples} == {"correct"}
 

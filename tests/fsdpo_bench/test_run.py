@@ -271,7 +271,7 @@ def test_a_problem_of_several_benchmarks_is_one_row_with_its_places(shared: Path
     assert math.problems[second.row].id == problems[0].id
     assert first.groups.keys() == {"subject", "level"}
     only_second = benchmark_places(problems[500].metadata)
-    assert [place.name for place in only_second] == ["math"]
+    assert [problem_place.name for problem_place in only_second] == ["math"]
 
 
 def test_a_problem_that_a_benchmark_lists_twice_has_two_places(shared: Path) -> None:
@@ -279,9 +279,9 @@ def test_a_problem_that_a_benchmark_lists_twice_has_two_places(shared: Path) -> 
     problem_set = benchmark_problems([asdiv])
     assert len(problem_set.problems) == len(asdiv.problems) - 1
     [rows] = [
-        [place.row for place in places]
-        for places in (benchmark_places(p.metadata) for p in problem_set.problems)
-        if len(places) > 1
+        [problem_place.row for problem_place in problem_places]
+        for problem_places in (benchmark_places(p.metadata) for p in problem_set.problems)
+        if len(problem_places) > 1
     ]
     assert len(rows) == 2 and asdiv.ids[rows[0]] == asdiv.ids[rows[1]]
 
@@ -324,9 +324,9 @@ def test_the_metadata_of_a_dataset_have_what_grading_and_reports_read(tmp_path: 
 
 def test_a_limit_selects_a_seeded_subset() -> None:
     loaded = load_task(builtin_tasks()["embedded"])
-    few, more, other = (limit_problems(loaded, n, seed) for n, seed in ((5, 0), (10, 0), (5, 1)))
-    assert set(few.ids) < set(more.ids) and few.ids != other.ids
-    assert few.ids == [i for i in more.ids if i in few.ids]
+    few, many, other = (limit_problems(loaded, n, seed) for n, seed in ((5, 0), (10, 0), (5, 1)))
+    assert set(few.ids) < set(many.ids) and few.ids != other.ids
+    assert few.ids == [i for i in many.ids if i in few.ids]
     assert [loaded.ids[row] for row in few.rows] == few.ids
 
 

@@ -325,7 +325,7 @@ def test_the_embedded_task_is_generated() -> None:
     assert levels == {"2", "3", "4", "5", "6"}
 
 
-def test_the_groups_of_copies_have_equal_values() -> None:
+def test_groups_have_one_form_in_both_sources() -> None:
     math = builtin_tasks()["math"].problem_groups(
         {"type": "Algebra", "level": "Level 3", "solution": "…"}
     )

@@ -71,10 +71,9 @@ WRONG_COMMANDS = (
     "fsdpo_bench run --suite smoke --model tiny --decoder bon",
     "fsdpo_bench run --suite smoke --model tiny --decoder greedy --k 4",
     "fsdpo_bench run --suite smoke --model tiny --metric avg@0",
-    "fsdpo_bench run --suite smoke --model tiny --series first",
     "fsdpo_bench run --suite smoke --model tiny --judge-timeout 3",
     "fsdpo_bench run --suite smoke --model tiny --judge tiny --judge-engine replay",
-    "fsdpo_bench grade",
+    "fsdpo_data grade",
     "fsdpo_bench diff nowhere elsewhere",
     "fsdpo_bench recipe papr",
 )

@@ -18,7 +18,7 @@ from killing import file_digests
 
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.engines.answer_judge import AnswerJudge
-from fsdpo_data.engines.resolved import Policy, RewardModel
+from fsdpo_data.engines.resolved import ResolvedPolicy, ResolvedRewardModel
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights
 
@@ -52,7 +52,7 @@ def prepare(
     values |= {"b1": 2} if "sbs" in decoder else {}
     values |= {"prm": "judge"} if needs_prm else {}
     run_options = RunOptions(model="writer", decoder=(decoder,), **(values | options))
-    policy = Policy(
+    policy = ResolvedPolicy(
         model=ResolvedModel(Writer.model, path="", template=get_template("problem")),
         author=Writer.model,
         engine=SAMPLER_ENGINE,
@@ -66,7 +66,7 @@ def prepare(
         tasks or [embedded_task()],
         run_options.setups(),
         policy,
-        RewardModel(weights, SCORER_ENGINE, make_judge) if needs_prm else None,
+        ResolvedRewardModel(weights, SCORER_ENGINE, make_judge) if needs_prm else None,
         answer_judge=answer_judge,
     )
 

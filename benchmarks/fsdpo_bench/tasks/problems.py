@@ -35,22 +35,23 @@ def benchmark_problems(loaded_tasks: Sequence[LoadedTask]) -> ProblemSet:
         InputError: if two benchmarks grade one problem differently.
     """
     problems: dict[str, Problem] = {}
-    places: dict[str, list[BenchmarkPlace]] = {}
+    problem_places: dict[str, list[BenchmarkPlace]] = {}
     for loaded in loaded_tasks:
         for row, loaded_problem in zip(loaded.rows, loaded.problems, strict=True):
             problem = replace(loaded_problem, metadata=_grading_metadata(loaded_problem))
             first_problem = problems.setdefault(problem.id, problem)
             _check_grading(first_problem, problem)
-            place = BenchmarkPlace(
+            problem_place = BenchmarkPlace(
                 name=loaded.task.name,
                 row=row,
                 groups=loaded.task.problem_groups(loaded_problem.metadata),
                 cluster=_cluster(loaded_problem),
             )
-            places.setdefault(problem.id, []).append(place)
+            problem_places.setdefault(problem.id, []).append(problem_place)
     return ProblemSet(
         problems=[
-            _with_places(problem, places[problem_id]) for problem_id, problem in problems.items()
+            _with_places(problem, problem_places[problem_id])
+            for problem_id, problem in problems.items()
         ],
         source_refs=[loaded.ref for loaded in loaded_tasks],
     )
@@ -79,7 +80,10 @@ def _check_grading(first: Problem, second: Problem) -> None:
     )
 
 
-def _with_places(problem: Problem, places: Sequence[BenchmarkPlace]) -> Problem:
+def _with_places(problem: Problem, problem_places: Sequence[BenchmarkPlace]) -> Problem:
     """Return a problem with its places in benchmarks."""
-    metadata = {**problem.metadata, BENCHMARKS_KEY: [place.to_json() for place in places]}
+    metadata = {
+        **problem.metadata,
+        BENCHMARKS_KEY: [problem_place.to_json() for problem_place in problem_places],
+    }
     return replace(problem, metadata=metadata)

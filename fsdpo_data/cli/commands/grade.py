@@ -22,6 +22,8 @@ from fsdpo_data.core.options import Option, check_read_options
 from fsdpo_data.core.row_files import data_suffix
 from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.dataset.stage_registry import STAGES
+from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
+from fsdpo_data.engines.options import Resume, Workers
 from fsdpo_data.recorded.formats import ResponseReading
 from fsdpo_data.stages.grade import GradeOptions
 
@@ -34,7 +36,7 @@ _READ_OPTIONS: Mapping[str, Sequence[str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradeCommandOptions(GradeOptions, ResponseReading):
+class GradeCommandOptions(AnswerJudgeOptions, ResponseReading):
     r"""Grade a dataset again, a file of responses, or one response.
 
     Grading a dataset writes a new dataset without sampling, and reports the changes. Its labels
@@ -46,6 +48,11 @@ class GradeCommandOptions(GradeOptions, ResponseReading):
         out: Directory or URL of the new dataset. For a file: new JSONL file with the verdict on
             each response.
         explain: Grade one response, and explain the verdict.
+        grader: Full name of a grader.
+        grade_thinking: If a solution has no text after its thinking, grade the answer that the
+            thinking marks, for example in a box. By default such a solution has no answer.
+        workers: Number of processes that grade.
+        resume: Continue the run in `out`.
         show: For a file: number of printed responses whose verdict differs from the published one.
         as_json: For a file: print JSON instead of a table.
 
@@ -81,6 +88,10 @@ class GradeCommandOptions(GradeOptions, ResponseReading):
     explain: Annotated[tuple[str, str] | None, Option(metavar="GOLD RESPONSE", in_digest=False)] = (
         None
     )
+    grader: Annotated[str | None, Option(default_text="the grader of this release")] = None
+    grade_thinking: bool = False
+    workers: Workers = None
+    resume: Resume = False
     show: Annotated[int, Option(min=0, in_digest=False)] = 10
     as_json: Annotated[bool, Option(flag="--json", in_digest=False)] = False
 

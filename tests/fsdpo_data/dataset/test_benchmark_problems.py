@@ -22,12 +22,12 @@ from fsdpo_train.prm.data import open_solutions
 
 
 def test_a_dataset_with_a_benchmark_problem_is_refused(tmp_path: Path) -> None:
-    place = BenchmarkPlace("ocw", row=3, groups={"level": "5"}, cluster="base")
-    metadata = {"benchmarks": [place.to_json()], "level": 5}
+    problem_place = BenchmarkPlace("ocw", row=3, groups={"level": "5"}, cluster="base")
+    metadata = {"benchmarks": [problem_place.to_json()], "level": 5}
     root = paired_dataset(tmp_path, metadata=metadata)
     with pytest.raises(InputError, match=r"has 3 problems of benchmarks \(ocw\)"):
         check_no_benchmark_problems(root, read_manifest(root))
-    assert benchmark_places(json.loads(json.dumps(metadata))) == [place]
+    assert benchmark_places(json.loads(json.dumps(metadata))) == [problem_place]
     shutil.rmtree(root / "problems")
     check_no_benchmark_problems(root, read_manifest(root))  # a copy without the problems
 
@@ -49,8 +49,8 @@ def test_a_field_of_a_source_with_the_same_name_is_no_place(tmp_path: Path, valu
 def test_the_commands_refuse_benchmark_problems(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
-    place = BenchmarkPlace("ocw", row=0)
-    data = paired_dataset(tmp_path, metadata={"benchmarks": [place.to_json()]})
+    problem_place = BenchmarkPlace("ocw", row=0)
+    data = paired_dataset(tmp_path, metadata={"benchmarks": [problem_place.to_json()]})
     arguments = line.format(data=data, out=tmp_path / "out").split()
     code, out, err = run(capsys, *arguments)
     assert code == 1 and "problems of benchmarks (ocw)" in err
@@ -60,8 +60,8 @@ def test_the_commands_refuse_benchmark_problems(
 
 
 def test_trainings_refuse_benchmark_problems(tmp_path: Path) -> None:
-    place = BenchmarkPlace("ocw", row=0)
-    data = paired_dataset(tmp_path, metadata={"benchmarks": [place.to_json()]})
+    problem_place = BenchmarkPlace("ocw", row=0)
+    data = paired_dataset(tmp_path, metadata={"benchmarks": [problem_place.to_json()]})
     loss = PREFERENCE_LOSSES["full-step"]
     for open_rows in (open_solutions, partial(open_pairs, loss=loss)):
         with pytest.raises(InputError, match=r"problems of benchmarks \(ocw\)"):

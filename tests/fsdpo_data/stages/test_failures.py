@@ -500,5 +500,5 @@ def test_a_prompt_longer_than_the_context_is_a_failed_item(
     assert code == 0, err
     assert (
         "1 of 3" in stdout + err
-        and "longer than the context" in (tmp_path / "bench" / FAILURES_FILE).read_text()
+        and "longer than the context" in (tmp_path / "bench/greedy" / FAILURES_FILE).read_text()
     )

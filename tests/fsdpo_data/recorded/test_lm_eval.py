@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import written
-from fsdpo_bench.cli.app import app
+from made_runs import written
+from recorded_imports import import_file
 from typer.testing import CliRunner
 
+from fsdpo_data.cli.app import app
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.recorded.outputs import read_outputs
 
@@ -102,7 +103,7 @@ def test_a_score_over_several_samples_is_not_a_verdict_per_sample(
 
 def test_published_and_computed_verdicts_are_both_reported(grade_rows: Callable[..., Any]) -> None:
     """lm-eval compares strings, so 0.5 does not match \\frac12."""
-    [series] = grade_rows([MINERVA], "--task", "math")
+    [series] = grade_rows([MINERVA])
     assert (series["correct"], series["published_correct"], series["disputed"]) == (1, 0, 1)
 
 
@@ -123,13 +124,11 @@ def test_golds_and_questions_are_found(
     assert (recorded.gold, recorded.question) == (gold, question)
 
 
-def test_samples_can_be_replayed_as_a_run(tmp_path: Path) -> None:
+def test_samples_can_be_imported_as_a_dataset(tmp_path: Path) -> None:
     file = written(tmp_path / "samples.jsonl", [VOTED])
-    line = ["run", "--engine", "replay", "--replay", str(file), "--out", str(tmp_path / "run")]
-    done = CliRunner().invoke(app, [*line, "--decoder", "sc", "--k", "3", "--workers", "1"])
-    assert done.exit_code == 0, done.output
-    [record] = (tmp_path / "run" / "records" / "samples.jsonl").read_text().splitlines()
-    assert json.loads(record)["decoded"]["sc@3"]["correct"]
+    manifest, rows = import_file(file, tmp_path / "out")
+    assert manifest.rows.problems == 1 and len(rows) == 3
+    assert [row["outcome"] for row in rows].count("correct") == 2
 
 
 @pytest.mark.parametrize(
