@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import written
 from command_line import run
 from datasets import Dataset
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.own_rows import RowOptions
 from fsdpo_bench.tasks.table import get_task
+from made_runs import written
 from recorded_imports import import_file
 
 from fsdpo_data.core.errors import InputError

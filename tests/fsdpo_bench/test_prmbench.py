@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import written
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.prm.prmbench import (
     ALTERATIONS,
@@ -16,6 +15,7 @@ from fsdpo_bench.prm.prmbench import (
     measure_step_errors,
     read_altered_solutions,
 )
+from made_runs import written
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError

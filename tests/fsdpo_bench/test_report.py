@@ -421,6 +421,7 @@ def test_other_datasets_are_columns_next_to_each_other(tmp_path: Path) -> None:
     average = cells["avg@4"]
     assert average[1] == "an average sample"
     assert average[2].startswith("50.0 [") and average[3].startswith("75.0 [")
+    assert average[4].startswith("+25.0 [")  # paired, because the problems are equal
     assert cells["pass@4"][2].startswith("100.0")
     contents = json.loads(invoke("report", *roots, "--json"))
     assert [entry["tasks"]["made"]["avg_at_k"]["4"]["accuracy"] for entry in contents] == [

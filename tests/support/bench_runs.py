@@ -179,7 +179,7 @@ def write_dataset(
 
 
 def make_places(tasks: Mapping[str, int]) -> list[BenchmarkPlace]:
-    """Return benchmark places: MATH with subjects and levels, GSM-IC with clusters."""
+    """Return places of problems: MATH with subjects and levels, GSM-IC with clusters."""
     benchmark_places = []
     for task, count in tasks.items():
         for number in range(count):

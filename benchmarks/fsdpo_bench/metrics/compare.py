@@ -156,6 +156,22 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
     return Comparison(differences=differences, changed=changed, notes=notes)
 
 
+def paired_differences(
+    pair: BenchmarkPair,
+    decoded_a: Mapping[str, DecodedSamples],
+    decoded_b: Mapping[str, DecodedSamples],
+) -> dict[str, PairedDifference]:
+    """Return the differences of the common decoders and of other numbers, by name."""
+    decoded_pairs = [
+        DecodedPair(choices, decoded_b[name])
+        for name, choices in decoded_a.items()
+        if name in decoded_b
+    ]
+    differences = [_decoder_difference(pair, decoded) for decoded in decoded_pairs]
+    differences += _number_differences(pair)
+    return {difference.measure: difference for difference in differences}
+
+
 def _setting_differences(pools: Sequence[Pool]) -> list[str]:
     """Describe differences besides the models that make the numbers hard to compare."""
     all_settings = [measurement_settings(pool, []) for pool in pools]

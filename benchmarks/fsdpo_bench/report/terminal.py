@@ -1,16 +1,23 @@
 """Report on datasets, or on the comparison of two, in the terminal."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fsdpo_cards.render import format_amount
 
-from fsdpo_bench.metrics.compare import Comparison, ComparisonOptions, compare_pools
+from fsdpo_bench.metrics.compare import (
+    Comparison,
+    ComparisonOptions,
+    PairedDifference,
+    compare_pools,
+    pair_benchmarks,
+    paired_differences,
+)
 from fsdpo_bench.metrics.decoded import LIKELIHOOD_DECODER, parse_decoder_name
 from fsdpo_bench.metrics.disagreements import VerdictComparison
 from fsdpo_bench.metrics.likelihood import sample_likelihoods
-from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool, measure
+from fsdpo_bench.metrics.measure import Decoded, MeasureSpec, decode_pool, measure
 from fsdpo_bench.metrics.numbers import format_points, number_rows
 from fsdpo_bench.metrics.pools import Pool, load_pools, question_key
 from fsdpo_bench.metrics.results import (
@@ -45,6 +52,7 @@ class Report:
 
     pool: Pool  #: The datasets.
     results: Results  #: Their results.
+    decoded: Decoded  #: The choices of decoders.
     folder: Path | None  #: Folder with the written files; None if nothing was written.
 
 
@@ -103,7 +111,7 @@ def make_reports(
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             write_report(folder, pool, results, decoded, budget_bytes=budget_bytes, warn=warn)
-        reports.append(Report(pool, results, folder))
+        reports.append(Report(pool, results, decoded, folder))
         progress.advance(1)
     return reports
 
@@ -137,32 +145,61 @@ def _print_columns(reports: Sequence[Report]) -> None:
             print_text(f"\n{report.pool.name}")
             print_results(report.results)
         return
+    differences = _differences(reports)
     for name in common_tasks:
         tasks = [report.results.tasks[name] for report in reports]
         print_text(f"\n{tasks[0].title}: accuracy (%), with 95 % intervals")
-        columns = ("", "choice", *(f"{report.pool.name}>" for report in reports))
-        print_table(columns, _column_rows(tasks))
+        columns = ["", "choice", *(f"{report.pool.name}>" for report in reports)]
+        if name in differences:
+            columns.append("difference>")
+        print_table(columns, _column_rows(tasks, differences.get(name)))
         counts = ", ".join(
             f"{report.pool.name} {task.problems:,}"
             for report, task in zip(reports, tasks, strict=True)
         )
-        print_text(
-            f"problems: {counts}; `fsdpo-bench diff` compares two of them problem by problem"
-        )
+        print_text(f"problems: {counts}")
 
 
-def _column_rows(tasks: Sequence[TaskResults]) -> Iterator[list[str]]:
-    """Yield a row per number and per decoder that all pools have."""
-    numbers = [{row.title: row.text for row in number_rows(task, "page")} for task in tasks]
+def _differences(reports: Sequence[Report]) -> dict[str, dict[str, PairedDifference]]:
+    """Return the paired differences of two pools with equal problems, by benchmark and measure."""
+    if len(reports) != 2:
+        return {}
+    first, second = reports
+    pairs = pair_benchmarks(first.pool, second.pool, ComparisonOptions(common=True))
+    return {
+        pair.name: paired_differences(pair, first.decoded[pair.name], second.decoded[pair.name])
+        for pair, note in pairs
+        if not note
+    }
+
+
+def _column_rows(
+    tasks: Sequence[TaskResults], differences: Mapping[str, PairedDifference] | None
+) -> Iterator[list[str]]:
+    """Yield a row per number and per decoder that all pools have, with the paired difference."""
+
+    def row(name: str, description: str, cells: Iterable[str]) -> list[str]:
+        if differences is None:
+            return [name, description, *cells]
+        difference = differences.get(name)
+        return [name, description, *cells, "" if difference is None else format_gain(difference)]
+
+    numbers = [{entry.title: entry.text for entry in number_rows(task, "page")} for task in tasks]
     titles = [title for title in numbers[0] if all(title in texts for texts in numbers)]
     for title in (title for title in titles if title.startswith("avg@")):
-        yield [title, "an average sample", *(texts[title] for texts in numbers)]
+        yield row(title, "an average sample", (texts[title] for texts in numbers))
     for decoder in tasks[0].decoders:
         if all(decoder in task.decoders for task in tasks):
             cells = (format_points(task.decoders[decoder]) for task in tasks)
-            yield [decoder, describe_choice(decoder), *cells]
+            yield row(decoder, describe_choice(decoder), cells)
     for title in (title for title in titles if title.startswith("pass@")):
-        yield [title, "a perfect choice, the upper bound", *(texts[title] for texts in numbers)]
+        yield row(title, "a perfect choice, the upper bound", (texts[title] for texts in numbers))
+
+
+def format_gain(difference: PairedDifference) -> str:
+    """Format a difference with its interval in points, with signs."""
+    low, high = (100 * bound for bound in difference.ci95)
+    return f"{100 * difference.difference:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def describe_choice(name: str) -> str:

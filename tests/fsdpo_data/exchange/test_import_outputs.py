@@ -8,8 +8,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from bench_runs import written
 from fsdpo_cards.dataset import policy_argument
+from made_runs import written
 from recorded_imports import import_file, lines
 from recorded_rows import EXAMPLES, RIGHT, WRONG, lighteval
 from typer.testing import CliRunner

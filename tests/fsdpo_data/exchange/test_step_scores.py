@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from bench_runs import written
+from made_runs import written
 from recorded_imports import import_file, lines
 
 import fsdpo_data as fd

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bench_runs import measure_paths, written
+from made_runs import written
+from recorded_imports import import_file
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app
@@ -123,13 +124,11 @@ def test_golds_and_questions_are_found(
     assert (recorded.gold, recorded.question) == (gold, question)
 
 
-def test_samples_can_be_imported_and_measured(tmp_path: Path) -> None:
+def test_samples_can_be_imported_as_a_dataset(tmp_path: Path) -> None:
     file = written(tmp_path / "samples.jsonl", [VOTED])
-    line = ["import", str(file), "--from", "outputs", "--out", str(tmp_path / "imported")]
-    done = CliRunner().invoke(app, [*line, "--workers", "1"])
-    assert done.exit_code == 0, done.output
-    [task] = measure_paths(tmp_path / "imported").tasks.values()
-    assert task.decoders["sc@3"].accuracy == 1
+    manifest, rows = import_file(file, tmp_path / "out")
+    assert manifest.rows.problems == 1 and len(rows) == 3
+    assert [row["outcome"] for row in rows].count("correct") == 2
 
 
 @pytest.mark.parametrize(
