@@ -250,7 +250,7 @@ def test_every_result_is_on_a_page_with_its_command() -> None:
 def test_every_measured_number_has_a_result_or_a_reason() -> None:
     """The numbers of the study have a stricter test of their own, ``test_study.py``."""
     for page in NUMBER_PAGES:
-        for line in BLOCK.sub("", PAGES[page]).splitlines() if page.name != "study.md" else ():
+        for line in BLOCK.sub("", PAGES[page]).splitlines() if not page.name.startswith("study") else ():
             if last_cell(line) not in BY_COMMAND:
                 assert not LOOKS_MEASURED.search(line), f"{page.name}: {line[:90]}"
 
@@ -268,21 +268,9 @@ def test_the_evidence_of_the_readme_has_the_numbers_of_its_rows() -> None:
         )
         assert average and vote and choice
         values = [cell.strip() for cell in cells.split("|")]
-        assert values == ["–", average[1], vote[1], "–", f"{choice[1]} ({choice[2]})"]
+        assert values == [average[1], vote[1], choice[1], choice[2]]
 
 
 def test_the_readme_counts_the_formats_of_reward_models() -> None:
     n_formats = sum(not entry.unsupported_reason for entry in PRM_FORMATS.values())
-    assert f"[{n_formats} formats](docs/prms.md)" in README
-
-
-def test_first_runs_of_the_grader_add_up() -> None:
-    """The counts of outcomes of a set are all of its pairs."""
-    match = re.search(
-        r"first run on (\d+) pairs .*?(\d+) right, (\d+) wrongly accepted, (\d+) wrongly rejected, "
-        r"(\d+) undecided\. Math-Verify: (\d+), (\d+), (\d+), (\d+)\.",
-        re.sub(r"\s+", " ", README),
-    )
-    assert match
-    n_pairs, *counts = map(int, match.groups())
-    assert sum(counts[:4]) == sum(counts[4:]) == n_pairs
+    assert f"{n_formats} published formats" in README

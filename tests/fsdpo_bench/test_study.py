@@ -387,13 +387,14 @@ DERIVED_NUMBERS = {
 }
 INTERVAL_COLUMNS = ("final", "value"), ("final", "gain"), ("contrasts", "ahead")
 CONTROL_SECTION = "## Can the study see a benefit?\n"
+TABLES_TEXT = (ROOT / "docs/study-tables.md").read_text(encoding="utf-8")
+STUDY_TEXT = (ROOT / "docs/study.md").read_text(encoding="utf-8")
 INTERVAL = re.compile(r"-?\d+\.\d \[-?\d+\.\d, -?\d+\.\d\]")
 
 
 def test_intervals_on_the_page_equal_the_result_files() -> None:
     """Every interval on the page is in the result files, and in a row of its arm."""
-    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
-    text_before, _, text_after = text.partition(CONTROL_SECTION)
+    text_before, _, text_after = TABLES_TEXT.partition(CONTROL_SECTION)
     text = f"{text_before}\n## {text_after.partition('## ')[2]}"
     by_arm = intervals_by_arm()
     known_intervals = set().union(*by_arm.values())
@@ -404,21 +405,21 @@ def test_intervals_on_the_page_equal_the_result_files() -> None:
     rows = [cells for cells in table_rows if cells[0] in by_arm]
     assert all({*INTERVAL.findall(" ".join(cells))} <= by_arm[cells[0]] for cells in rows)
     assert len(rows) > 4
+    control = set().union(*intervals_by_arm("control-100").values())
+    assert set(INTERVAL.findall(" ".join(STUDY_TEXT.split()))) <= known_intervals | control
 
 
 def test_comparison_tables_on_the_page_equal_the_result_files() -> None:
     """Each row of a comparison has the p-values and the verdict of the file."""
-    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
     for row in read_table("contrasts"):
         ps = " | ".join(format_p(row[column]) for column in ("p", "p (Holm)"))
         cells = (row["arm"], row["against"], format_interval(row, "ahead"), ps, row["verdict"])
-        assert f"| {' | '.join(cells)} |" in text
+        assert f"| {' | '.join(cells)} |" in TABLES_TEXT
 
 
 def test_the_section_on_the_control_equals_the_result_files() -> None:
     """Each comparison and each accuracy of the files is on the page, and no other interval."""
-    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
-    section = text.partition(CONTROL_SECTION)[2].partition("\n## ")[0]
+    section = TABLES_TEXT.partition(CONTROL_SECTION)[2].partition("\n## ")[0]
     intervals = set()
     for row in read_table("contrasts", "control-100"):
         interval = format_interval(row, "ahead")
@@ -436,12 +437,12 @@ def test_the_section_on_the_control_equals_the_result_files() -> None:
 
 
 def test_the_page_counts_the_comparisons_and_the_significant_ones() -> None:
-    text = " ".join((ROOT / "docs/study.md").read_text(encoding="utf-8").split())
+    text = " ".join(STUDY_TEXT.split())
     rows = [(size, row) for size in FULL_SIZES for row in read_table("contrasts", size)]
     significant = [
         (size, row["arm"]) for size, row in rows if row["verdict"] in ("ahead", "behind")
     ]
-    assert f"Of the {len(rows)} comparisons on this page, three are significant" in text
+    assert f"Of the {len(rows)} comparisons of the study, three are significant" in text
     assert significant == [
         ("problems-96", "Step-DPO"),
         ("control-100", "full-step, γ 8, truth"),
@@ -462,23 +463,22 @@ def test_blocks_on_other_pages_equal_the_result_files() -> None:
 
 
 def test_sweep_and_reward_tables_on_the_page_equal_the_result_files() -> None:
-    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
     swept: dict[str, list[dict[str, str]]] = {}
     for row in read_table("sweep"):
         swept.setdefault(row["arm"], []).append(row)
     sft = swept.pop("SFT")[0]["value"]
-    assert f"| SFT | {float(sft):.1f} |" in text
+    assert f"| SFT | {float(sft):.1f} |" in TABLES_TEXT
     for arm, rows in swept.items():
         collapsed = sum(row["collapsed"] == "yes" for row in rows)
         cells = " | ".join(f"{float(row['value']):.1f}" for row in rows)
-        assert f"| {arm} | {cells} | {collapsed} of {len(rows)} |" in text
+        assert f"| {arm} | {cells} | {collapsed} of {len(rows)} |" in TABLES_TEXT
     for row in read_table("sources"):
-        assert f"| {row['rewards']} | {float(row['AUC']):.3f} |" in text
+        assert f"| {row['rewards']} | {float(row['AUC']):.3f} |" in TABLES_TEXT
 
 
 def test_every_number_of_the_text_is_in_a_file() -> None:
     """Numbers with decimals are values of a table; whole numbers are from the plan or counts."""
-    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
+    text = f"{STUDY_TEXT}\n{TABLES_TEXT}"
     text = re.sub(r"<!-- measured: .*?-->\n(.+\n)+", "", text)  # held by test_pages.py
     text = "\n".join(line for line in text.splitlines() if not line.startswith("|"))
     text = re.sub(r"`[^`]*`|\]\([^)]*\)|[γβ] [\d.]+", "", INTERVAL.sub("", text))
@@ -507,8 +507,7 @@ def test_every_number_of_the_text_is_in_a_file() -> None:
 
 
 def test_the_page_names_the_arms_without_results() -> None:
-    text = (ROOT / "docs/study.md").read_text(encoding="utf-8")
-    missing = text.partition("## Limits")[2]
+    missing = TABLES_TEXT.partition("## Limits")[2]
     measured_arms = {row["arm"] for row in read_table("final")}
     assert all(arm.name in measured_arms or arm.name in missing for arm in ARMS)
 
