@@ -327,9 +327,9 @@ class PreferenceSpec(Options):
 class DpoConfig(PreferenceSpec, TrainConfig):
     r"""Train a policy on preference pairs with step-wise DPO, DPO or a related loss.
 
-    The defaults are the paper's: one epoch, 4 prompts with 16 pairs each per optimizer step on one
-    device. The learning rate, β and γ come from the paper too. Small models need a much higher
-    learning rate.
+    The defaults are the paper's: one epoch, and 4 prompts per optimizer step on one device, which
+    are 64 pairs if every prompt has 16. `batch_pairs` counts the pairs instead. The learning rate,
+    β and γ come from the paper too. Small models need a much higher learning rate.
 
     Attributes:
         data: Sealed dataset with pairs: a directory, a URL, or ``org/name[@revision]`` on the Hub.
@@ -343,6 +343,10 @@ class DpoConfig(PreferenceSpec, TrainConfig):
         batch_tokens: Maximum number of tokens per device in one micro-batch. If set, it replaces
             `batch_size`. Each prompt and each different solution counts once. A prompt with more
             tokens is a micro-batch of its own. 0 turns it off.
+        batch_pairs: Minimum number of pairs per optimizer step, over all processes. A step takes
+            whole prompts in random order until it has so many pairs. The number of micro-batches
+            follows, each with at most `batch_size` prompts per device. 0 counts prompts instead:
+            `batch_size` × `grad_accum` per device.
         shuffle: ``groups`` keeps the pairs of a prompt in one batch, where each solution is
             computed once. ``pairs`` shuffles single pairs, as other trainers do.
         share_prompt: Compute each prompt once for all its solutions, with a tree attention mask.
@@ -363,8 +367,8 @@ class DpoConfig(PreferenceSpec, TrainConfig):
           --beta 1 --reference-cache runs/reference
 
         torchrun --nproc-per-node 8 -m fsdpo_train dpo runs/pairs \
-          --model qwen2-7b-sft --out runs/full-step --batch-size 1 --dtype bfloat16 \
-          --deepspeed zero3 --gradient-checkpointing
+          --model qwen2-7b-sft --out runs/full-step --batch-size 1 --batch-pairs 64 \
+          --dtype bfloat16 --deepspeed zero3 --gradient-checkpointing
     """
 
     stage: ClassVar[str] = "dpo"
@@ -372,8 +376,26 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     data: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     batch_size: Annotated[int, Option(min=1)] = 4
+    batch_pairs: Annotated[int, Option(min=0)] = 0
     shuffle: Literal["groups", "pairs"] = "groups"
     share_prompt: Annotated[bool, Option(panel=_COMPUTE)] = True
     attention: Annotated[Literal["auto", "flex", "sdpa"], Option(panel=_COMPUTE)] = "auto"
     reference_cache: Annotated[Path | None, Option(panel=_COMPUTE, in_digest=False)] = None
     head_chunk: HeadChunk = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.batch_pairs:
+            return
+        if self.shuffle == "pairs":
+            raise self.field_error(
+                "batch_pairs",
+                "with `shuffle=pairs`, a row is one pair, and `batch_size` counts pairs. Leave "
+                "`batch_pairs` out.",
+            )
+        if self.batch_tokens or self.grad_accum > 1:
+            raise self.field_error(
+                "batch_pairs",
+                "the pairs decide how many micro-batches of `batch_size` prompts a step has. Leave "
+                "`batch_tokens` and `grad_accum` out.",
+            )
