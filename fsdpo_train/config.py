@@ -247,6 +247,8 @@ class PrmConfig(TrainConfig):
         label_positions: Tokens with a loss. ``step``: the last token of each step (the paper's).
             ``token``: every token of the step, as in Cobbe et al. (2021). In both cases, a trained
             PRM scores a step at its last token.
+        last_step_only: Train on the label of the last step of each solution only, which makes an
+            outcome reward model (ORM). The checkpoint records it.
         shuffle: ``solutions`` come in random order, as in other trainers. With ``groups``, all
             solutions of a prompt come in one batch, and the prompt is computed once.
         samples: Number of solutions per problem of a dataset; the first ones are used. 0 uses all
@@ -262,6 +264,8 @@ class PrmConfig(TrainConfig):
           --grad-accum 1 --lr 1.5e-3 --adam-beta2 0.98 --epochs 3
 
         fsdpo-train prm runs/demo org/solutions rows.jsonl --model tiny --out runs/prm
+
+        fsdpo-train prm runs/demo --model tiny --out runs/orm --last-step-only
 
         torchrun --nproc-per-node 8 -m fsdpo_train prm runs/qwen \
           --model qwen2-7b-sft --out runs/prm --dtype bfloat16 --deepspeed zero3 \
@@ -280,6 +284,7 @@ class PrmConfig(TrainConfig):
     zeta: Annotated[float, Option(min=0, panel=_LOSS)] = 4.0
     loss_reduction: Literal["sum", "mean"] = "sum"
     label_positions: Literal["step", "token"] = "step"
+    last_step_only: bool = False
     shuffle: Annotated[Literal["solutions", "groups"], Option(panel=_COMPUTE)] = "solutions"
     samples: Annotated[int, Option(min=0)] = 0
     balance: bool = False
@@ -290,6 +295,12 @@ class PrmConfig(TrainConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_loss_options(self, self.prm_loss, PRM_LOSSES)
+        if self.last_step_only and self.label_positions == "token":
+            raise self.field_error(
+                "last_step_only",
+                "with `label_positions=token`, every token of a solution has a label. Remove one "
+                "of both options.",
+            )
 
     @property
     def prm_loss(self) -> PrmLoss:

@@ -12,7 +12,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import PairStats
 from fsdpo_data.dataset.schema import arrow_schema, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
@@ -140,7 +140,8 @@ class PairOptions(StageOptions):
         allow_unclosed: Form pairs of solutions whose thinking never ends, too. By default they are
             left out, like truncated solutions.
         top: Best and worst solutions per problem that form pairs (the paper's T).
-        aggregate: Function that turns step rewards into the reward of a solution.
+        aggregate: Function that turns step rewards into the reward of a solution. The default is
+            `mean`, and `last` for rewards of an outcome reward model.
         require_outcome: Pair the best correct with the worst incorrect solutions. Without it, pair
             the highest with the lowest rewards, regardless of the outcome.
         min_margin: Minimum reward of the chosen minus the rejected solution.
@@ -168,7 +169,9 @@ class PairOptions(StageOptions):
     max_pairs: Annotated[int | None, Option(min=1)] = None
     allow_unclosed: bool = False
     top: Annotated[int, Option(min=1, panel=_FULL_PANEL)] = PairSpec().top
-    aggregate: Annotated[str, Option(panel=_FULL_PANEL, choices=AGGREGATES)] = PairSpec().aggregate
+    aggregate: Annotated[
+        str | None, Option(panel=_FULL_PANEL, choices=AGGREGATES, default_text="by reward model")
+    ] = None
     require_outcome: Annotated[bool, Option(panel=_FULL_PANEL)] = PairSpec().require_outcome
     min_margin: Annotated[float | None, Option(min=-1, max=1, panel=_FULL_PANEL)] = None
     gamma: Annotated[float, Option(min=0, panel=_FULL_PANEL, in_digest=False)] = DEFAULT_GAMMA
@@ -197,7 +200,7 @@ def make_pair_stage(options: PairOptions) -> PairStage | StepPairStage:
     pair_spec = PairSpec(
         top=options.top,
         max_pairs=options.max_pairs,
-        aggregate=options.aggregate,
+        aggregate=options.aggregate or read_manifest(Path(options.data)).spec.pair_aggregate,
         require_outcome=options.require_outcome,
         min_margin=options.min_margin,
         allow_unclosed=options.allow_unclosed,

@@ -211,8 +211,9 @@ def test_two_processes_train_to_the_weights_of_one(
     arguments = ["dpo", str(data), "--model", str(policy), "--lr", "1e-3", "--epochs", "2"]
     arguments += ["--batch-pairs", "8", "--batch-size", "1", "--log-every", "1"]
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    for name, launch in (("one", []), ("two", torchrun)):
-        python(*launch, "-m", "fsdpo_train", *arguments, "--out", str(tmp_path / name))
+    for name, launcher in (("one", []), ("two", torchrun)):
+        python(*launcher, "-m", "fsdpo_train", *arguments, "--out", str(tmp_path / name))
     load = transformers.AutoModelForCausalLM.from_pretrained
-    one, two = load(tmp_path / "one").state_dict(), load(tmp_path / "two").state_dict()
-    assert max(float((one[name] - two[name]).abs().max()) for name in one) < 1e-4
+    expected = load(tmp_path / "one").state_dict()
+    weights = load(tmp_path / "two").state_dict()
+    assert max(float((expected[name] - weights[name]).abs().max()) for name in expected) < 1e-4

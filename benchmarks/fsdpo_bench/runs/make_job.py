@@ -26,7 +26,7 @@ from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.replay import count_completions
 from fsdpo_data.engines.scorers import Scorer
-from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
+from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, default_aggregate, format_entry
 from fsdpo_data.engines.selection import (
     select_sampler,
     select_sampler_with_scorer,
@@ -90,7 +90,7 @@ class _PrmLoader(NamedTuple):
     load: Callable[[], Scorer]  #: Loads the reward model.
     entry: dict[str, Any] | None  #: The reward model in the config of the run.
     format_evidence: str = ""  #: How the PRM format was recognised; empty without a PRM format.
-    aggregate: str = DEFAULT_AGGREGATE  #: The default aggregate of the PRM format.
+    aggregate: str = DEFAULT_AGGREGATE  #: The default aggregate of the reward model.
 
 
 def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
@@ -189,7 +189,7 @@ def _prepare_scorer(
             field="decoder",
             value=",".join(plan.probability_decoders),
         )
-    aggregate = prm_format.aggregate if prm_format is not None else DEFAULT_AGGREGATE
+    aggregate = default_aggregate(prm)
     entry = {**asdict(prm.ref), "engine": selection.spec_entry, **format_entry(prm)}
     evidence = prm.format_evidence if isinstance(prm, PublishedPrm) else ""
     load: Callable[[], Scorer] = partial(load_selected_scorer, selection, prm)

@@ -143,7 +143,7 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
         Option(
             panel=_SAMPLING,
             choices=AGGREGATES,
-            default_text=f"by PRM format, else {DEFAULT_AGGREGATE}",
+            default_text=f"by reward model, else {DEFAULT_AGGREGATE}",
         ),
     ] = None
     b1: Annotated[int, Option(panel=_BEAM, min=1)] = 5
