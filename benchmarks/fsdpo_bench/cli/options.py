@@ -277,28 +277,36 @@ class RecipeOptions(Options):
     """Run a recipe, such as a row of the paper's tables, stage by stage; skip finished stages.
 
     Attributes:
-        name: Name of a recipe, a TOML file of your own, or FILE.toml:NAME for one of the recipes in
-            a file. Without a name, all recipes are listed.
+        name: Name of a recipe, or a TOML file of your own. `paper` stands for all tables and
+            figures of the paper. Without a name, all recipes are listed.
+        row: Run only this recipe of the file. Repeatable.
         stage: Run only this stage. Repeatable.
         set: NAME=VALUE, in place of a value in the file of the recipe, such as seed=1; may be
             repeated.
         dry_run: Print the commands and their measured cost without running the stages.
+        smoke: Run all stages with tiny models and few problems, to find errors before a long run.
+        results: Print the paper's numbers next to those of finished stages without running any.
         as_json: Print the plan as JSON without running the stages.
 
     Examples:
         fsdpo-bench recipe                # list the recipes
 
-        fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --dry-run
+        fsdpo-bench recipe paper --row qwen2-7b-full-step --dry-run
+
+        fsdpo-bench recipe paper --results    # the paper's tables next to ours
 
         fsdpo-bench recipe embedded       # runs on a laptop
 
         fsdpo-bench recipe embedded --set seed=1 --set folder=runs/embedded-1
 
-        fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --stage samples
+        fsdpo-bench recipe qwen2-7b-full-step --stage prm-samples --set gpus=4
     """
 
     name: Annotated[str | None, _POSITIONAL] = None
+    row: Sequence[str] = ()
     stage: Sequence[str] = ()
     set: Sequence[str] = ()
     dry_run: bool = False
+    smoke: bool = False
+    results: bool = False
     as_json: Annotated[bool, _JSON] = False
