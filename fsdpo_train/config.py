@@ -232,6 +232,8 @@ class PrmConfig(TrainConfig):
 
         fsdpo-train prm runs/demo org/solutions rows.jsonl --model tiny --out runs/prm
 
+        fsdpo-train prm runs/demo --model tiny --out runs/orm --last-step-only
+
         torchrun --nproc-per-node 8 -m fsdpo_train prm runs/qwen \
           --model qwen2-7b-sft --out runs/prm --dtype bfloat16 --deepspeed zero3 \
           --gradient-checkpointing --grad-accum 4
@@ -273,6 +275,10 @@ class PrmConfig(TrainConfig):
     token of the step, as in Cobbe et al. (2021). In both cases, a trained PRM scores a step at its
     last token.
     """
+    last_step_only: bool = False
+    """Train on the label of the last step of each solution only, which makes an outcome reward
+    model (ORM). The checkpoint records it.
+    """
     shuffle: Annotated[Literal["solutions", "groups"], Option(panel=_COMPUTE)] = "solutions"
     """``solutions`` come in random order, as in other trainers. With ``groups``, all solutions of a
     prompt come in one batch, and the prompt is computed once.
@@ -297,6 +303,12 @@ class PrmConfig(TrainConfig):
         """Refuse options that contradict each other."""
         super().model_post_init(context)
         check_loss_options(self, self.prm_loss, PRM_LOSSES)
+        if self.last_step_only and self.label_positions == "token":
+            raise self.field_error(
+                "last_step_only",
+                "with `label_positions=token`, every token of a solution has a label. Remove one "
+                "of both options.",
+            )
 
     @property
     def prm_loss(self) -> PrmLoss:
@@ -331,9 +343,9 @@ class PreferenceSpec(Options):
 class DpoConfig(PreferenceSpec, TrainConfig):
     r"""Train a policy on preference pairs with step-wise DPO, DPO or a related loss.
 
-    The defaults are the paper's: one epoch, 4 prompts with 16 pairs each per optimizer step on one
-    device. The learning rate, β and γ come from the paper too. Small models need a much higher
-    learning rate.
+    The defaults are the paper's: one epoch, and 4 prompts per optimizer step on one device, which
+    are 64 pairs if every prompt has 16. `batch_pairs` counts the pairs instead. The learning rate,
+    β and γ come from the paper too. Small models need a much higher learning rate.
 
     Examples:
         fsdpo-train dpo runs/pairs --model tiny --out runs/full-step --lr 1e-4 \
@@ -343,8 +355,8 @@ class DpoConfig(PreferenceSpec, TrainConfig):
           --beta 1 --reference-cache runs/reference
 
         torchrun --nproc-per-node 8 -m fsdpo_train dpo runs/pairs \
-          --model qwen2-7b-sft --out runs/full-step --batch-size 1 --dtype bfloat16 \
-          --deepspeed zero3 --gradient-checkpointing
+          --model qwen2-7b-sft --out runs/full-step --batch-size 1 --batch-pairs 64 \
+          --dtype bfloat16 --deepspeed zero3 --gradient-checkpointing
     """
 
     stage: ClassVar[str] = "dpo"
@@ -366,6 +378,12 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     """Maximum number of tokens per device in one micro-batch. If set, it replaces `batch_size`.
     Each prompt and each different solution counts once. A prompt with more tokens is a micro-batch
     of its own. 0 turns it off.
+    """
+    batch_pairs: Annotated[int, Field(ge=0)] = 0
+    """Minimum number of pairs per optimizer step, over all processes. A step takes whole prompts in
+    random order until it has so many pairs. The number of micro-batches follows, each with at most
+    `batch_size` prompts per device. 0 counts prompts instead: `batch_size` × `grad_accum` per
+    device.
     """
     shuffle: Literal["groups", "pairs"] = "groups"
     """``groups`` keeps the pairs of a prompt in one batch, where each solution is computed once.
@@ -390,3 +408,21 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     """
     allow_benchmark: AllowBenchmark = False
     """Train on benchmark problems, too."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
+        if not self.batch_pairs:
+            return
+        if self.shuffle == "pairs":
+            raise self.field_error(
+                "batch_pairs",
+                "with `shuffle=pairs`, a row is one pair, and `batch_size` counts pairs. Leave "
+                "`batch_pairs` out.",
+            )
+        if self.batch_tokens or self.grad_accum > 1:
+            raise self.field_error(
+                "batch_pairs",
+                "the pairs decide how many micro-batches of `batch_size` prompts a step has. Leave "
+                "`batch_tokens` and `grad_accum` out.",
+            )

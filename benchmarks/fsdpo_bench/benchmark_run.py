@@ -36,7 +36,7 @@ from fsdpo_data.engines.resolved import (
 )
 from fsdpo_data.engines.samplers import close_loaded_engine
 from fsdpo_data.engines.samplers.replay import count_completions
-from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
+from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, default_aggregate
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.prompts import load_tokenizer
 from fsdpo_data.models.resolve import SERVED_REVISION, ResolvedWeights
@@ -220,11 +220,10 @@ def _resolve_prm(options: RunOptions, setups: Sequence[DecoderSetup]) -> Resolve
 def _with_default_aggregate(
     setup: DecoderSetup, options: RunOptions, reward_model: ResolvedRewardModel
 ) -> DecoderSetup:
-    """Return a decoder with the aggregate of the PRM format, if the options name none."""
-    weights = reward_model.weights
-    if not setup.aggregate or options.aggregate or not isinstance(weights, PublishedPrm):
+    """Return a decoder with the aggregate of the reward model, if the options name none."""
+    if not setup.aggregate or options.aggregate:
         return setup
-    return replace(setup, aggregate=weights.prm_format.aggregate)
+    return replace(setup, aggregate=default_aggregate(reward_model.weights))
 
 
 def check_tokenizer(prm: ResolvedWeights, policy: ResolvedWeights | None) -> list[str]:

@@ -119,11 +119,12 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
         Option(
             panel=_SAMPLING,
             choices=AGGREGATES,
-            default_text=f"by PRM format, else {DEFAULT_AGGREGATE}",
+            default_text=f"by reward model, else {DEFAULT_AGGREGATE}",
         ),
     ] = None
     """Function from the step rewards of a sample to its reward. Decoders that choose by reward use
-    it. `last` takes the reward of the last step. By default, the aggregate of the PRM format.
+    it. `last` takes the reward of the last step. By default, the aggregate of the PRM format, or
+    `last` for an outcome reward model.
     """
     b1: Annotated[int, Field(ge=1), Option(panel=_BEAM)] = 5
     """Next steps to sample for each solution in the beam."""
@@ -170,7 +171,7 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
     def setups(self, metrics: Sequence[str] = (), n_recorded: int = 1) -> list[DecoderSetup]:
         """Return the decoders of the run with their parameters, in the order of the results.
 
-        The aggregate is the default if the options name none; a PRM format may have another one.
+        The aggregate is the default if the options name none; a reward model may have another one.
 
         Args:
             metrics: Metrics of the benchmarks. Without the options ``decoder`` and ``k``, they set

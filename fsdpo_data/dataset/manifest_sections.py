@@ -12,6 +12,7 @@ from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.plugins import PluginRef, loaded_plugins
 from fsdpo_data.core.statistics import Interval
 from fsdpo_data.dataset.schema import CONFIGS
+from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE
 
 MAX_FILE_NAME_BYTES = 255  #: Length limit of a file name on usual file systems, in bytes.
 
@@ -111,6 +112,7 @@ class ScoreSection(ManifestSection):
     #: The format of a published PRM; None for a reward model of ``fsdpo-train prm``.
     prm_format: PrmFormatRef | None = None
     reference: ArtifactRef | None = None  #: The reference model of implicit rewards.
+    last_step_only: bool = False  #: Whether the reward model was trained on last steps only.
 
 
 class SearchSection(ManifestSection):
@@ -122,6 +124,7 @@ class SearchSection(ManifestSection):
     prm: ArtifactRef  #: The reward model that ranked partial solutions.
     #: The format of a published PRM; None for a reward model of ``fsdpo-train prm``.
     prm_format: PrmFormatRef | None = None
+    last_step_only: bool = False  #: Whether the reward model was trained on last steps only.
 
 
 class StepLabelSection(ManifestSection):
@@ -197,6 +200,16 @@ class SpecSection(SparseSection):
     def labels_are_searched(self) -> bool:
         """Whether ``labels`` has the result of a search, and steps without rollouts are null."""
         return self.label is not None and "search" in (self.label.model_extra or {})
+
+    @property
+    def has_outcome_rewards(self) -> bool:
+        """Whether only the rewards of last steps are trained, by an outcome reward model."""
+        return self.score is not None and self.score.last_step_only
+
+    @property
+    def pair_aggregate(self) -> str:
+        """The aggregate that ranks solutions if no other one is named."""
+        return OUTCOME_AGGREGATE if self.has_outcome_rewards else PAIR_AGGREGATE
 
     @property
     def rewards_are_probabilities(self) -> bool:
@@ -316,6 +329,12 @@ class RewardStats(ManifestSection):
     ranking_auc: dict[str, RankingStats]  #: Ranking AUC by aggregate.
     #: How the PRM format was recognised; None for a reward model of ``fsdpo-train prm``.
     format_evidence: str | None = None
+
+    @property
+    def main_ranking(self) -> tuple[str, RankingStats]:
+        """The aggregate that suits the reward model, and its ranking AUC."""
+        name = OUTCOME_AGGREGATE if OUTCOME_AGGREGATE in self.ranking_auc else PAIR_AGGREGATE
+        return name, self.ranking_auc[name]
 
     @pydantic.field_validator("ranking_auc")
     @classmethod

@@ -131,7 +131,7 @@ def _describe_prompt(spec: SpecSection) -> str:
 
 def _ranking_entries(rewards: RewardStats) -> dict[str, Any]:
     """Return the texts of the row for step rewards."""
-    ranking = rewards.ranking_auc["mean"]
+    aggregate, ranking = rewards.main_ranking
     ranking_text = ""
     if ranking.value is not None:
         interval = ""
@@ -140,7 +140,7 @@ def _ranking_entries(rewards: RewardStats) -> dict[str, Any]:
             interval = f" [{low:.3f}, {high:.3f}]"
         ranking_text = (
             f"; correct over incorrect {ranking.value:.3f}{interval} "
-            f"(AUC by mean reward within {ranking.problems:,} problems)"
+            f"(AUC by {aggregate} reward within {ranking.problems:,} problems)"
         )
     unscored_text = f", {rewards.unscored:,} too long to score" if rewards.unscored else ""
     return {"unscored": unscored_text, "ranking": ranking_text}
@@ -201,7 +201,7 @@ def dataset_warnings(manifest: Manifest) -> list[str]:
     statistics = manifest.statistics
     positive = manifest.labels.get("positive", 0)
     labelled = positive + manifest.labels.get("negative", 0)
-    ranking_interval = manifest.rewards.ranking_auc["mean"].ci95 if manifest.rewards else None
+    ranking_interval = manifest.rewards.main_ranking[1].ci95 if manifest.rewards else None
     warnings = []
     if manifest.failed:
         warnings.append(

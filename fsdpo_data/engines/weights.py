@@ -15,6 +15,7 @@ from fsdpo_data.engines.scorers.prm_recognition import (
     recognise_format,
     recognise_policy,
 )
+from fsdpo_data.engines.scorers.trained_prm import TrainedPrm, has_trained_last_steps_only
 from fsdpo_data.models import resolve
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.resolve import (
@@ -71,7 +72,7 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeig
     scorer that lists the architecture of the checkpoint needs no format.
 
     Returns:
-        A :class:`PublishedPrm`, or plain weights for a model that fsdpo trained.
+        A :class:`PublishedPrm`, or a :class:`TrainedPrm` for a model that fsdpo trained.
 
     Raises:
         InputError: if the model or the format does not exist, or the format is not recognised.
@@ -85,7 +86,12 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeig
         raise error.for_field("prm") from None
     recognition = _recognise_format(weights, config, options)
     if recognition is None:
-        return weights
+        return TrainedPrm(
+            weights.ref,
+            weights.path,
+            weights.commit,
+            last_step_only=has_trained_last_steps_only(config),
+        )
     prm_format, evidence = recognition
     if prm_format.unsupported_reason:
         raise InputError(f"{prm_format.unsupported_reason}.", field="prm", value=name)

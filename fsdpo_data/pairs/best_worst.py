@@ -9,7 +9,7 @@ from pydantic import Field
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Option, Options
-from fsdpo_data.steps.rewards import AGGREGATES, aggregate_expr
+from fsdpo_data.steps.rewards import AGGREGATES, PAIR_AGGREGATE, aggregate_expr
 
 
 class PairSpec(Options):
@@ -19,7 +19,7 @@ class PairSpec(Options):
     """Number of solutions on each side (T in the paper); this gives at most T × T pairs per
     problem.
     """
-    aggregate: Annotated[str, Option(choices=AGGREGATES)] = "mean"
+    aggregate: Annotated[str, Option(choices=AGGREGATES)] = PAIR_AGGREGATE
     """Aggregate of step rewards that gives the reward of a solution."""
     require_outcome: bool = True
     """Pair the best correct with the worst incorrect solutions (section 3.4 of the paper). If

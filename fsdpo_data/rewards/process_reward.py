@@ -11,7 +11,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
-from fsdpo_data.engines.scorers.prm_formats import needs_question
+from fsdpo_data.engines.scorers.prm_formats import default_aggregate, needs_question
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.models.thinking import split_solution
@@ -19,8 +19,8 @@ from fsdpo_data.models.trained_template import read_trained_template
 from fsdpo_data.rewards.messages import Conversation, completion_text, user_text
 from fsdpo_data.rewards.reward_function import RewardFunction, Rollout
 from fsdpo_data.rewards.shared_scorer import SharedScorer
+from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE, check_aggregate
 from fsdpo_data.steps.rewards import aggregate as aggregate_rewards
-from fsdpo_data.steps.rewards import check_aggregate
 from fsdpo_data.steps.segment import segmenter_name
 
 
@@ -151,7 +151,7 @@ class ProcessReward(RewardFunction):
 
 def process(
     prm: str | Path | Scorer,
-    aggregate: str = "min",
+    aggregate: str | None = None,
     per_step: bool = False,
     *,
     question_column: str | None = None,
@@ -169,7 +169,8 @@ def process(
 
     Args:
         prm: Process reward model: a directory, ``org/name[@revision]``, or a loaded scorer.
-        aggregate: Name of the aggregate, such as ``min``, ``mean``, ``prod`` or ``last``.
+        aggregate: Name of the aggregate, such as ``min``, ``mean``, ``prod`` or ``last``. None
+            takes the default of the reward model, which is ``min`` for a loaded scorer.
         per_step: Whether a call returns the list of step rewards instead of the aggregate. TRL's
             trainers cannot read such lists; :meth:`ProcessReward.score_steps` also has the steps.
         question_column: Name of the column with the questions, which published reward models read.
@@ -186,6 +187,7 @@ def process(
     find_template: Callable[[str], Template] = get_template
     trained_template = None
     reads_question = False
+    model_aggregate = DEFAULT_AGGREGATE
     if isinstance(prm, str | Path):
         options = engine or ScorerOptions()
         weights = resolve_prm(str(prm), options)
@@ -193,6 +195,7 @@ def process(
         trained_template = read_trained_template(weights.path)
         find_template = partial(get_template, tokenizer_path=weights.path, revision=weights.commit)
         reads_question = needs_question(weights)
+        model_aggregate = default_aggregate(weights)
     elif engine is None:
         scorer = SharedScorer(partial(_return_scorer, prm))
     else:
@@ -203,7 +206,7 @@ def process(
         )
     return ProcessReward(
         scorer,
-        aggregate=check_aggregate(aggregate),
+        aggregate=check_aggregate(aggregate or model_aggregate),
         per_step=per_step,
         question_column=question_column,
         template=find_template(template) if template else None,

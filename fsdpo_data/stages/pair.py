@@ -159,8 +159,12 @@ class PairOptions(StageOptions):
     """
     top: Annotated[int, Field(ge=1), Option(panel=_FULL_PANEL)] = PairSpec().top
     """Best and worst solutions per problem that form pairs (the paper's T)."""
-    aggregate: Annotated[str, Option(panel=_FULL_PANEL, choices=AGGREGATES)] = PairSpec().aggregate
-    """Function that turns step rewards into the reward of a solution."""
+    aggregate: Annotated[
+        str | None, Option(panel=_FULL_PANEL, choices=AGGREGATES, default_text="by reward model")
+    ] = None
+    """Function that turns step rewards into the reward of a solution. The default is `mean`, and
+    `last` for rewards of an outcome reward model.
+    """
     require_outcome: Annotated[bool, Option(panel=_FULL_PANEL)] = PairSpec().require_outcome
     """Pair the best correct with the worst incorrect solutions. Without it, pair the highest with
     the lowest rewards, regardless of the outcome.
@@ -201,7 +205,7 @@ def make_pair_stage(options: PairOptions) -> PairStage | StepPairStage:
     pair_spec = PairSpec(
         top=options.top,
         max_pairs=options.max_pairs,
-        aggregate=options.aggregate,
+        aggregate=options.aggregate or read_manifest(Path(options.data)).spec.pair_aggregate,
         require_outcome=options.require_outcome,
         min_margin=options.min_margin,
         allow_unclosed=options.allow_unclosed,

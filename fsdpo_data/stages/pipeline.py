@@ -44,6 +44,7 @@ from fsdpo_data.problems.row_formats import RowReading
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
 from fsdpo_data.stages.score import make_score_stage
+from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE
 from fsdpo_data.steps.segment import SEGMENTERS, segmenter_name
 
 log = logging.getLogger(__name__)
@@ -235,7 +236,10 @@ def _make_stages(options: BuildOptions) -> list[Stage]:
     scorer_options = policy_options.scorer_options(engine, options.prm_format)
     reward_model = resolve_reward_model(options.prm, scorer_options)
     score_stage = make_score_stage(reward_model, options.failure_policy)
-    pair_spec = PairSpec() if options.top is None else PairSpec(top=options.top)
+    pair_spec = PairSpec(
+        top=PairSpec().top if options.top is None else options.top,
+        aggregate=OUTCOME_AGGREGATE if score_stage.is_outcome_model else PAIR_AGGREGATE,
+    )
     return [score_stage, PairStage(pair_spec)]
 
 

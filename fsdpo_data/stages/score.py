@@ -26,7 +26,7 @@ from fsdpo_data.engines.registry import SCORERS
 from fsdpo_data.engines.resolved import ResolvedRewardModel, resolve_reward_model
 from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
 from fsdpo_data.engines.scorers.prm_formats import format_entry
-from fsdpo_data.steps.rewards import aggregate_expr
+from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE, aggregate_expr
 
 #: Solutions per call of the scorer: enough to batch similar lengths, few enough to show progress.
 SCORING_BATCH = 4096
@@ -40,7 +40,8 @@ class ScoreStage(Stage):
         prm: Name and revision of the process reward model.
         engine: Name of the engine and precision of the weights, for the spec.
         make_scorer: Loads the scorer. Called only if rewards are missing, because loading is slow.
-        format_entry: Description of the PRM format, for the spec; empty for models of fsdpo-train.
+        format_entry: Description of the reward model for the spec; see
+            :func:`~fsdpo_data.engines.scorers.prm_formats.format_entry`.
         format_evidence: How the PRM format was recognised, for the manifest. It has no effect on
             rewards, so it is not in the spec.
         failure_policy: When the stage stops because of solutions that the engine refuses.
@@ -87,7 +88,8 @@ class ScoreStage(Stage):
         """Score every file of solutions, and remove pairs that other rewards selected."""
         self.run_shard(draft, UNSHARDED)
         draft.drop_pairs()
-        rewards = reward_statistics(draft.current_files("solutions"))
+        aggregates = ["mean", "min", *([OUTCOME_AGGREGATE] if self.is_outcome_model else [])]
+        rewards = reward_statistics(draft.current_files("solutions"), aggregates)
         if self.format_evidence:
             rewards.format_evidence = self.format_evidence
         draft.manifest.rewards = rewards
@@ -164,6 +166,11 @@ class ScoreStage(Stage):
         return rewards
 
     @property
+    def is_outcome_model(self) -> bool:
+        """Whether the reward model was trained on last steps only."""
+        return bool(self.format_entry.get("last_step_only"))
+
+    @property
     def _is_remote(self) -> bool:
         """Whether a server computes the rewards."""
         return SCORERS[self.engine["name"]].is_remote
@@ -179,23 +186,30 @@ def questions_by_id(files: list[Path], problem_ids: pa.ChunkedArray) -> dict[str
 class _RewardSum(NamedTuple):
     """Sum of the rewards of some solutions."""
 
-    total: float  #: Sum of the mean step rewards.
+    total: float  #: Sum of the aggregated step rewards.
     n_solutions: int  #: Number of solutions.
 
 
-def reward_statistics(files: list[Path]) -> RewardStats:
+def reward_statistics(
+    files: list[Path], aggregates: Sequence[str] = ("mean", "min")
+) -> RewardStats:
     """Return statistics of the rewards in files of solutions.
 
-    Solutions are unscored if they are longer than the reward model's context. The ranking AUC uses
-    the mean and the min of the step rewards.
+    Solutions are unscored if they are longer than the reward model's context.
+
+    Args:
+        files: The files of solutions.
+        aggregates: Aggregates of the step rewards for the ranking AUC; ``mean`` is one of them.
+            With ``last``, the mean rewards are those of the last steps.
     """
+    main_aggregate = OUTCOME_AGGREGATE if OUTCOME_AGGREGATE in aggregates else PAIR_AGGREGATE
     scored = 0
     unscored = 0
     correct_sums: list[_RewardSum] = []
     incorrect_sums: list[_RewardSum] = []
-    aucs: dict[str, list[float]] = {"mean": [], "min": []}
+    aucs: dict[str, list[float]] = {aggregate: [] for aggregate in aggregates}
     for file in files:  # a file has all solutions of its problems
-        rows = _read_rewards(file)
+        rows = _read_rewards(file, aggregates)
         scored += rows["n_rewards"].count()
         unscored += rows["n_rewards"].null_count()
         graded = rows.filter((pl.col("n_rewards") > 0) & pl.col("outcome").is_in(GRADED_OUTCOMES))
@@ -204,8 +218,8 @@ def reward_statistics(files: list[Path]) -> RewardStats:
         for aggregate, file_aucs in aucs.items():
             rewards = graded[aggregate].to_list()
             file_aucs += problem_aucs(problem_ids, rewards, is_correct.to_list())
-        correct_sums.append(_sum_rewards(graded.filter(is_correct)["mean"]))
-        incorrect_sums.append(_sum_rewards(graded.filter(~is_correct)["mean"]))
+        correct_sums.append(_sum_rewards(graded.filter(is_correct)[main_aggregate]))
+        incorrect_sums.append(_sum_rewards(graded.filter(~is_correct)[main_aggregate]))
     return RewardStats(
         scored=scored,
         unscored=unscored,
@@ -217,14 +231,13 @@ def reward_statistics(files: list[Path]) -> RewardStats:
     )
 
 
-def _read_rewards(file: Path) -> pl.DataFrame:
+def _read_rewards(file: Path, aggregates: Sequence[str]) -> pl.DataFrame:
     """Return the aggregated rewards of the solutions in a file."""
     rows = scan_rows("solutions", [file]).select(
         "problem_id",
         "outcome",
+        *(aggregate_expr("step_rewards", name).alias(name) for name in aggregates),
         n_rewards=pl.col("step_rewards").list.len(),
-        mean=aggregate_expr("step_rewards", "mean"),
-        min=aggregate_expr("step_rewards", "min"),
     )
     return collect_rows(rows)
 
@@ -317,6 +330,7 @@ STAGES.register(
         "engine {{ engine.name }}, dtype {{ engine.dtype }}{% if prm_format is defined %}; "
         "PRM format {{ prm_format.name | code }}, in which a reward is a "
         "{{ prm_format.meaning }}{% endif %}{% if reference is defined %}; "
-        "reference {{ reference | model }}{% endif %} |",
+        "reference {{ reference | model }}{% endif %}{% if last_step_only is defined %}; "
+        "an outcome reward model, trained on last steps only{% endif %} |",
     )
 )

@@ -115,8 +115,13 @@ class SelectOptions(StageOptions):
     """Only solutions with this outcome; may be given several times."""
     reward: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
     """Range of the aggregated step rewards."""
-    aggregate: Annotated[str, Option(choices=AGGREGATES, panel=_SOLUTIONS_PANEL)] = "mean"
-    """Aggregate of the step rewards."""
+    aggregate: Annotated[
+        str | None,
+        Option(choices=AGGREGATES, panel=_SOLUTIONS_PANEL, default_text="by reward model"),
+    ] = None
+    """Aggregate of the step rewards. The default is `mean`, and `last` for rewards of an outcome
+    reward model.
+    """
     tokens: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
     """Range of the number of tokens. Solutions with an unknown number are dropped."""
     steps: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
@@ -156,7 +161,7 @@ class SelectOptions(StageOptions):
         for name in ("filter", "problem_filter"):
             if getattr(self, name) is not None:
                 parse_condition(getattr(self, name), f"{type(self).__name__}.{name}")
-        if self.aggregate != "mean" and self.reward is None:
+        if self.aggregate is not None and self.reward is None:
             raise self.field_error("aggregate", "only `reward` uses the aggregate. Give a range.")
         if self.stratify != "outcome" and self.per_problem is None:
             raise self.field_error("stratify", "only `per_problem` uses it. Give a number.")
@@ -222,8 +227,9 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
     manifest = read_manifest(root)
     _check_content(options, manifest)
     with explain_damage(root):
+        aggregate = options.aggregate or manifest.spec.pair_aggregate
         request = IndexRequest(
-            aggregate=options.aggregate if options.reward is not None else "",
+            aggregate=aggregate if options.reward is not None else "",
             condition=_condition(options, "filter"),
             problem_condition=_condition(options, "problem_filter"),
             metadata_names=("level",) if options.level else (),

@@ -87,6 +87,12 @@ class StepPairStage(BasePairStage):
         get_grader(manifest.spec.grader)
         super().check(source, manifest)
         files = manifest.config_paths(source, "solutions")
+        if manifest.spec.has_outcome_rewards:
+            raise InputError(
+                f"the rewards of {source} come from an outcome reward model, which was trained on "
+                "last steps only, so they find no first error. Score with a process reward model, "
+                "or pair complete solutions (`style=full`)."
+            )
         if not manifest.spec.rewards_are_probabilities:
             raise InputError(
                 f"the rewards of {source} are not probabilities, which `threshold` needs. Each is "

@@ -68,6 +68,8 @@ for _aggregate in (
     AGGREGATES.register(_aggregate)
 #: The aggregate of decoders that choose among samples, if the PRM format names no other one.
 DEFAULT_AGGREGATE = "min"
+PAIR_AGGREGATE = "mean"  #: The aggregate that ranks solutions for pairs.
+OUTCOME_AGGREGATE = "last"  #: The aggregate for outcome reward models, in place of both.
 DEFAULT_GAMMA = 0.5  #: Inverse temperature γ of the step weights (section 4.1 of the paper).
 
 

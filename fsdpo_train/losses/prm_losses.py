@@ -191,7 +191,7 @@ PRM_LOSSES.register(
         summary="Cross-entropy of each step against its label",
         source="Full-Step-DPO, section 3.3",
         function=_bce,
-        options=("loss_reduction", "balance"),
+        options=("loss_reduction", "balance", "last_step_only"),
     )
 )
 PRM_LOSSES.register(

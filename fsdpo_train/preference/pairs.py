@@ -87,8 +87,23 @@ class PromptGroup:
 def open_pairs(
     data: Sequence[str | Path], loss: PreferenceLoss, *, allow_benchmark: bool = False
 ) -> TrainingData:
-    """Open the pairs in ``data``; see :func:`~fsdpo_train.trainer.row_source.open_source`."""
-    return open_data(data, pair_rows(loss), allow_benchmark=allow_benchmark)
+    """Open the pairs in ``data``; see :func:`~fsdpo_train.trainer.row_source.open_source`.
+
+    Raises:
+        InputError: if ``data`` has no such pairs, or ``loss`` weights steps by the rewards of an
+            outcome reward model.
+    """
+    pairs = open_data(data, pair_rows(loss), allow_benchmark=allow_benchmark)
+    for source in pairs.sources:
+        if loss.uses_rewards and source.manifest and source.manifest.spec.has_outcome_rewards:
+            raise InputError(
+                f"{source.name} has the rewards of an outcome reward model, which was trained on "
+                f"last steps only, and the loss {loss.name} weights all steps. Score with a "
+                "process reward model, or use a loss without step rewards, such as `loss=dpo`.",
+                field="loss",
+                value=loss.name,
+            )
+    return pairs
 
 
 def group_by_prompt(

@@ -7,7 +7,7 @@ pairs.
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,12 +19,18 @@ from fsdpo_data.engines.prefix_sharing.probe import supports_prefix_sharing
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.losses.preference_losses import SolutionBatch
 from fsdpo_train.preference.data import (
+    PairRow,
     PreferenceCollator,
     scatter_tokens,
     tokenize_groups,
     training_rows,
 )
 from fsdpo_train.preference.loss import preference_loss
+from fsdpo_train.preference.pair_batches import (
+    PairBatchSampler,
+    count_micro_batches,
+    pair_batches,
+)
 from fsdpo_train.preference.pairs import group_by_prompt, open_pairs
 from fsdpo_train.preference.reference import reference_fingerprint, reference_logprobs
 from fsdpo_train.preference.reference_store import ReferenceStore
@@ -113,14 +119,15 @@ def train_dpo(config: DpoConfig) -> DpoReport:
                 for group, arrays in zip(groups, reference, strict=True)
             ]
         model = patch_to_return_logprobs(model, attention=config.attention)
-        rows = pack_rows(training_rows(groups, config.shuffle), config)
+        rows, arguments = _padded_rows(
+            pack_rows(training_rows(groups, config.shuffle), config), config, arguments
+        )
         trainer = PreferenceTrainer(
             config,
             share_prompt,
             model=add_lora_adapters(model, config.lora, "CAUSAL_LM"),
             args=arguments,
-            # Padding rows have no pairs, and so no loss.
-            train_dataset=pad_to_world_size(rows, arguments, pairs=[]),
+            train_dataset=rows,
             processing_class=tokenizer,
             data_collator=PreferenceCollator(
                 groups=groups,
@@ -162,6 +169,28 @@ def _preference_arguments(config: DpoConfig) -> Any:
     return arguments
 
 
+def _padded_rows(
+    rows: Sequence[PairRow], config: DpoConfig, arguments: Any
+) -> tuple[Sequence[PairRow], Any]:
+    """Return the rows with padding, and the ``TrainingArguments`` with the accumulation.
+
+    Padding rows have no pairs, and so no loss.
+    """
+    if not config.batch_pairs:
+        return pad_to_world_size(rows, arguments, pairs=[]), arguments
+    batches = pair_batches(rows, config.batch_pairs, config.seed)
+    micro_batches = count_micro_batches(batches, config, arguments.world_size)
+    log.info(
+        f"{len(batches)} batches of at least {config.batch_pairs} pairs, with {micro_batches} "
+        "micro-batches per process"
+    )
+    # A padding row runs one pair of its prompt, so it is cheapest with the shortest prompt.
+    shortest_row = min(rows, key=lambda row: row.length)
+    accumulation = config.replace(batch_pairs=0, grad_accum=micro_batches)
+    padding_row = replace(shortest_row, pairs=[], length=0)
+    return [*rows, padding_row], _preference_arguments(accumulation)
+
+
 def _last_metrics(log_history: list[dict[str, Any]]) -> dict[str, float]:
     """Return the metrics of the last logging window."""
     windows = [entry for entry in log_history if "loss" in entry]
@@ -177,6 +206,11 @@ class PreferenceTrainer(StageTrainer):
         super().__init__(config, share_prompt, **options)
         #: For each metric: the sum over pairs since the last log, and the number of pairs.
         self.metric_sums = torch.zeros(len(METRICS), 2)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        if not self.stage_config.batch_pairs:
+            return super()._get_train_sampler(train_dataset)
+        return PairBatchSampler(self.train_dataset, self.stage_config, self.args.world_size)
 
     def count_items(self, batch: Mapping[str, Any]) -> int:
         """Return the number of pairs."""

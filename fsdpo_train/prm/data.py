@@ -50,7 +50,7 @@ class PrmData:
     """Tokenised solutions with their labels, split into training and held-out problems."""
 
     train: list[PrmRow]  #: Solutions of training problems; their ``group`` is the prompt.
-    #: Solutions of held-out problems, always with one label position per step.
+    #: Solutions of held-out problems, with label positions at the ends of steps only.
     held_out: list[PrmRow]
     #: Numbers of ``solutions``, ``problems``, ``held_out_problems`` and ``steps``. ``positive`` is
     #: the sum of the labels. Beyond the context length are ``lost_labels``, and ``lost_solutions``
@@ -237,7 +237,9 @@ def prepare_rows(
     Raises:
         InputError: if no label is left, or all training labels are 0, or all are 1.
     """
-    encoded_rows, counts = _encode_rows(rows, StepTokenizer(tokenizer), max_length)
+    encoded_rows, counts = _encode_rows(
+        rows, StepTokenizer(tokenizer), max_length, last_step_only=config.last_step_only
+    )
     if not encoded_rows:
         raise _unusable_data_error(
             config.data_text,
@@ -273,9 +275,17 @@ def _label_every_token(row: PrmRow) -> PrmRow:
 
 
 def _encode_rows(
-    rows: Iterable[LabelledRow], step_tokenizer: StepTokenizer, max_length: int
+    rows: Iterable[LabelledRow],
+    step_tokenizer: StepTokenizer,
+    max_length: int,
+    *,
+    last_step_only: bool,
 ) -> tuple[list[PrmRow], Counter[str]]:
-    """Return the tokenised rows, and the counts of :class:`PrmData`."""
+    """Return the tokenised rows, and the counts of :class:`PrmData`.
+
+    With ``last_step_only``, a row has the label of its last step, and counts as one step. A row
+    whose last step exceeds ``max_length`` is lost.
+    """
     encoded_rows: list[PrmRow] = []
     counts: Counter[str] = Counter()
     for row in rows:
@@ -286,13 +296,16 @@ def _encode_rows(
         except InputError as error:
             raise InputError(f"{row.location}: {error}") from None
         counts["lost_labels"] += encoded.truncated_steps
-        if not encoded.score_positions:
+        if not encoded.score_positions or (last_step_only and encoded.truncated_steps):
             counts["lost_solutions"] += 1
             continue
-        labels = list(row.labels[: len(encoded.score_positions)])
+        label_positions = encoded.score_positions
+        labels = list(row.labels[: len(label_positions)])
+        if last_step_only:
+            label_positions, labels = label_positions[-1:], labels[-1:]
         encoded_row = PrmRow(
             input_ids=np.array(encoded.input_ids, np.int32),
-            label_positions=encoded.score_positions,
+            label_positions=label_positions,
             labels=labels,
             length=len(encoded.input_ids),
             problem=row.problem,

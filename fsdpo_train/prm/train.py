@@ -20,6 +20,7 @@ from fsdpo_data.core.statistics import Interval, auc, auc_interval, ranking_auc
 from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights
 from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
 from fsdpo_data.engines.prefix_sharing.model_attention import accept_prefix_trees
+from fsdpo_data.engines.scorers.trained_prm import record_trained_steps
 from fsdpo_data.engines.step_tokens import gather_at_positions
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.data import (
@@ -131,7 +132,12 @@ def _load_prm(config: PrmConfig) -> tuple[Any, Any]:
     """Load the model and its tokenizer: a policy if the loss trains one, else a reward model."""
     if config.prm_loss.trains_policy:
         return load_model(config, "AutoModelForCausalLM")
-    return load_model(config, "AutoModelForTokenClassification", set_reward_head)
+
+    def configure(model_config: Any) -> None:
+        set_reward_head(model_config)
+        record_trained_steps(model_config, last_step_only=config.last_step_only)
+
+    return load_model(config, "AutoModelForTokenClassification", configure)
 
 
 def _make_trainer(

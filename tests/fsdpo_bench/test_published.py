@@ -61,6 +61,24 @@ def test_published_results_contain_every_cell_of_the_papers_tables(table: str) -
             assert name.lower() in (backbone.lower(), f"+ {result.method}")
 
 
+@pytest.mark.skipif(not PAPER.exists(), reason="the paper's source is not here")
+def test_numbers_of_the_figures_are_in_the_text_of_the_paper() -> None:
+    text = " ".join(PAPER.read_text(encoding="utf-8").replace("\\", "").split())
+    sentences = {
+        ("verify", "sc@15"): r"accuracy to (93)% when the sampling size \$K=15\$",
+        ("simulation", "gsm8k"): r"competitive performance with ([\d.]+)% accuracy on GSM8K",
+        ("simulation", "math"): r"accuracy on GSM8K and ([\d.]+)% on MATH, while",
+        ("simulation", "gpu-hours"): r"while only requiring ([\d.]+)h",
+    }
+    values = {key: re.search(pattern, text) for key, pattern in sentences.items()}
+    figures = [result for result in published_results() if result.table in ("verify", "simulation")]
+    assert len(figures) == len(sentences)
+    for result in figures:
+        key = (result.table, result.decode if result.table == "verify" else result.task)
+        match = values[key]
+        assert match is not None and float(match[1]) == result.value
+
+
 def test_published_deltas_are_differences_except_for_one_known_misprint() -> None:
     bare = (p for p in published_results() if p.method == "sft" and p.decode == "greedy")
     base = {(p.backbone, p.task): p.value for p in bare}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from fsdpo_bench.cli.app import app as bench_app
-from fsdpo_bench.recipes.load import load_recipe, read_recipes
-from fsdpo_bench.recipes.recipe import Recipe, RecipeStage
+from fsdpo_bench.recipes.load import load_recipes, read_recipes
+from fsdpo_bench.recipes.recipe import MeasuredRow, Recipe, RecipeStage
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
@@ -38,7 +38,7 @@ def one_recipe(folder: Path, text: str) -> Recipe:
 
 def test_a_plain_file_is_a_recipe_and_keeps_braces_of_json(tmp_path: Path) -> None:
     file = write_recipe(tmp_path, PLAIN)
-    recipe = load_recipe(str(file))
+    [recipe] = load_recipes(str(file))
     stage = RecipeStage(
         name="first",
         purpose="Say hello.",
@@ -46,7 +46,7 @@ def test_a_plain_file_is_a_recipe_and_keeps_braces_of_json(tmp_path: Path) -> No
         done_file="first.txt",
         gpus=2,
     )
-    assert recipe == Recipe("mine", "T", "A", "", "", (stage,), file)
+    assert recipe == Recipe("mine", "T", "A", (stage,), file)
 
 
 def test_a_stage_needs_only_name_purpose_and_command(tmp_path: Path) -> None:
@@ -117,27 +117,69 @@ def test_a_complete_placeholder_keeps_the_type_and_doubled_braces_are_text(tmp_p
 TWO_RECIPES = """
 name = "{size}"
 for.size = ["small", "big"]
-row = { backbone = "B-{size}", method = "dpo" }
 [[stage]]
 name = "a"
 purpose = "P"
 command = "echo {size}"
+samples = "3 of {size}"
+measures = { backbone = "B-{size}", method = "dpo" }
 """
 
 
 def test_a_file_with_a_grid_has_several_recipes(tmp_path: Path) -> None:
     file = write_recipe(tmp_path, TWO_RECIPES)
     assert [recipe.name for recipe in read_recipes(file)] == ["small", "big"]
-    assert load_recipe(f"{file}:big").stages[0].command == "echo big"
-    assert load_recipe(f"{file}:big").backbone == "B-big"
-    result = CliRunner().invoke(bench_app, ["recipe", f"{file}:small", "--dry-run"])
+    assert [recipe.name for recipe in load_recipes(str(file))] == ["small", "big"]
+    [big] = load_recipes(str(file), ["big"])
+    assert big.stages[0].command == "echo big"
+    assert big.stages[0].samples == "3 of big"
+    assert big.stages[0].measures == MeasuredRow("B-big", "dpo")
+    result = CliRunner().invoke(bench_app, ["recipe", str(file), "--row", "small", "--dry-run"])
     assert result.exit_code == 0 and "echo small" in result.output
-    with pytest.raises(InputError, match="has the recipes small, big"):
-        load_recipe(str(file))
-    with pytest.raises(InputError, match="has the recipes small, big"):
-        load_recipe(f"{file}:huge")
+    assert "echo big" not in result.output
+    output = CliRunner().invoke(bench_app, ["recipe", str(file), "--dry-run"]).output
+    assert "echo small" in output and "echo big" in output and "3 of big" in output
+    with pytest.raises(InputError, match="row = 'huge': expected one of big, small"):
+        load_recipes(str(file), ["huge"])
     with pytest.raises(InputError, match="there is no recipe"):
-        load_recipe(f"{tmp_path}/absent.toml:big")
+        load_recipes(f"{tmp_path}/absent.toml")
+
+
+def test_rows_that_fit_a_value_are_chosen_after_it_was_set(tmp_path: Path) -> None:
+    """A row of a grid may derive values from a number that the user sets."""
+    text = """
+[values]
+gpus = 8
+[smoke]
+program = "echo tiny"
+[[for.machine]]
+when.gpus = [8]
+accum = 4
+[[for.machine]]
+when.gpus = [4]
+accum = 8
+program = "train"
+[[stage]]
+name = "train"
+purpose = "P"
+command = "{program} --grad-accum {accum}"
+gpus = "{gpus}"
+"""
+    file = write_recipe(tmp_path, text)
+    [recipe] = load_recipes(str(file), settings=["gpus=4"])
+    assert recipe.stages[0].command == "train --grad-accum 8"
+    assert recipe.stages[0].gpus == 4
+    [recipe] = load_recipes(str(file), settings=["gpus=4"], smoke=True)
+    assert recipe.stages[0].command == "echo tiny --grad-accum 8"
+    [recipe] = load_recipes(str(file), settings=["gpus=4", "program=mine"], smoke=True)
+    assert recipe.stages[0].command == "mine --grad-accum 8"
+    with pytest.raises(InputError, match="no row of `for` fits the values gpus=3"):
+        load_recipes(str(file), settings=["gpus=3"])
+    with pytest.raises(InputError, match="expected a number for gpus"):
+        load_recipes(str(file), settings=["gpus=many"])
+    plain = write_recipe(tmp_path, PLAIN)
+    with pytest.raises(InputError, match="has no table `smoke`"):
+        load_recipes(str(plain), smoke=True)
 
 
 STAGE = '[[stage]]\npurpose = "P"\n'
@@ -180,7 +222,7 @@ STAGE = '[[stage]]\npurpose = "P"\n'
 def test_unusable_templates_are_refused(tmp_path: Path, text: str, message: str) -> None:
     file = write_recipe(tmp_path, text)
     with pytest.raises(InputError, match=message):
-        load_recipe(str(file))
+        load_recipes(str(file))
 
 
 def test_the_examples_of_the_page_are_recipes(tmp_path: Path) -> None:
@@ -197,8 +239,8 @@ def test_the_examples_of_the_page_are_recipes(tmp_path: Path) -> None:
 def test_a_name_whose_value_is_a_number_is_refused(tmp_path: Path) -> None:
     head = HEAD + 'name = "{size}"\n[values]\nsize = 1.5\n'
     file = write_recipe(tmp_path, PLAIN, head=head)
-    with pytest.raises(InputError, match="is not a recipe: name, title and row: expected texts"):
-        load_recipe(str(file))
+    with pytest.raises(InputError, match="is not a recipe: name and title: expected texts"):
+        load_recipes(str(file))
 
 
 def test_settings_replace_values_of_one_recipe_everywhere(tmp_path: Path) -> None:
@@ -219,14 +261,14 @@ def test_settings_replace_values_of_one_recipe_everywhere(tmp_path: Path) -> Non
         done_file = "{policy}/README.md"
         """,
     )
-    command = load_recipe(str(file)).stages[0].command
+    command = load_recipes(str(file))[0].stages[0].command
     assert command == "train --seed 0 --out runs/small/policy"
-    changed = load_recipe(f"{file}:small", ["seed=3", "folder=runs/a=b"]).stages[0]
+    changed = load_recipes(str(file), settings=["seed=3", "folder=runs/a=b"])[0].stages[0]
     assert changed.command == "train --seed 3 --out runs/a=b/policy"
     assert changed.done_file == "runs/a=b/policy/README.md"
     with pytest.raises(InputError, match=r"set = 'sede': expected one of .* seed"):
-        load_recipe(str(file), ["sede=3"])
+        load_recipes(str(file), settings=["sede=3"])
     with pytest.raises(InputError, match="expected NAME=VALUE"):
-        load_recipe(str(file), ["seed"])
-    assert "--seed 2" in load_recipe("demo", ["seed=2"]).stages[0].command
-    assert "--seed 0" in load_recipe("demo").stages[0].command
+        load_recipes(str(file), settings=["seed"])
+    assert "--seed 2" in load_recipes("demo", settings=["seed=2"])[0].stages[0].command
+    assert "--seed 0" in load_recipes("demo")[0].stages[0].command

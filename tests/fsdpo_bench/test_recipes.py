@@ -15,8 +15,10 @@ import pytest
 import typer
 from bench_runs import measure_paths, write_run
 from fsdpo_bench.cli.app import app as bench_app
-from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
+from fsdpo_bench.recipes.load import load_recipes, shipped_recipes
+from fsdpo_bench.recipes.paper_tables import paper_cells
 from fsdpo_bench.recipes.recipe import (
+    MeasuredRow,
     Recipe,
     RecipeStage,
     measured_cost,
@@ -24,6 +26,7 @@ from fsdpo_bench.recipes.recipe import (
     run_stages,
 )
 from fsdpo_bench.report.published import published_results
+from fsdpo_bench.tasks.table import select_tasks
 from parsed_options import parse_options
 from typer.testing import CliRunner
 
@@ -31,6 +34,7 @@ from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import MODELS
+from fsdpo_data.problems.hub_datasets import DATASETS
 from fsdpo_train.cli.app import app as train_app
 
 ROOT = Path(__file__).parents[2]
@@ -63,16 +67,23 @@ def stage_options(recipe: Recipe, name: str) -> Any:
     return options
 
 
-def test_each_row_of_the_papers_tables_has_a_recipe() -> None:
-    rows = {(result.backbone, result.method) for result in published_results() if result.method}
-    ours = [(recipe.backbone, recipe.method) for recipe in RECIPES.values() if recipe.backbone]
-    assert len(rows) == 16
-    assert sorted(ours) == sorted(rows)
-    assert set(RECIPES) - {name for name in RECIPES if RECIPES[name].backbone} >= {
-        "demo",
-        "embedded",
-        "prm-curve",
+def test_each_number_of_the_paper_has_a_stage() -> None:
+    """Only the closed models of OpenAI have no recipe."""
+    measured_rows = [stage.measures for _, stage in STAGES if stage.measures]
+    unmeasured = {
+        result.backbone
+        for result in published_results()
+        if not any(row.includes(result) for row in measured_rows)
     }
+    assert unmeasured == {"GPT-3.5", "GPT-4"}
+    assert {"demo", "embedded", "prm-curve", "figure-gamma", "case-study"} <= RECIPES.keys()
+    # A row of a table is measured once, apart from decoders and reward models.
+    rows = [
+        (row.backbone, row.method)
+        for _, stage in STAGES
+        if (row := stage.measures) and row.backbone and stage.name in ("bench", "released")
+    ]
+    assert len(rows) == len(set(rows)) == 16 + 7
 
 
 @pytest.mark.parametrize(
@@ -111,6 +122,137 @@ def test_every_input_of_a_stage_is_an_output_of_an_earlier_stage(name: str) -> N
         created_paths |= {out, stage.done_file} - {""}
 
 
+@pytest.mark.parametrize("gpus", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("weights", ["full", "lora"])
+def test_the_batches_of_the_paper_do_not_depend_on_the_gpus(gpus: int, weights: str) -> None:
+    settings = [f"gpus={gpus}", f"weights={weights}"]
+    for recipe in load_recipes("paper", settings=settings):
+        for stage in recipe.stages:
+            if "fsdpo_train" not in stage.argv:
+                continue
+            assert stage.gpus == gpus
+            options = parse_stage(stage)
+            assert bool(options.lora) == (weights == "lora")
+            if options.stage == "dpo" and options.loss != "step-dpo":
+                assert options.batch_pairs == 64 and options.grad_accum == 1
+                continue
+            batch = gpus * options.batch_size * options.grad_accum
+            assert batch == (256 if options.stage == "prm" else 128)
+
+
+def test_values_of_the_figures_and_losses_can_be_set() -> None:
+    [recipe] = load_recipes("metamath-mistral-full-step", settings=["gamma=2"])
+    train = stage_options(recipe, "train")
+    assert train.gamma == 2
+    assert train.out == Path("runs/paper/metamath-mistral/full-step-gamma-2")
+    [recipe] = load_recipes("metamath-mistral-full-step", settings=["loss=dpo", "beta=0.1"])
+    train = stage_options(recipe, "train")
+    assert (train.loss, train.beta) == ("dpo", 0.1)
+    [default_recipe] = load_recipes("qwen2-7b-full-step")
+    [fresh_recipe] = load_recipes("qwen2-7b-full-step", settings=["pair_samples=fresh"])
+    assert stage_options(default_recipe, "score").data == Path("runs/paper/prm-samples")
+    samples = stage_options(fresh_recipe, "samples")
+    assert (samples.model, samples.sampling.seed) == ("qwen2-7b-sft", 1)
+    assert stage_options(fresh_recipe, "score").data == Path("runs/paper/qwen2-7b-fresh/samples")
+
+
+def test_figures_vary_the_right_options() -> None:
+    [gammas] = load_recipes("figure-gamma")
+    policies = {
+        stage_options(gammas, stage.name).gamma
+        for stage in gammas.stages
+        if stage.name.startswith("train")
+    }
+    assert 0.5 in policies and len(policies) == 7
+    [figure] = load_recipes("figure-n")
+    rollouts = [
+        stage_options(figure, stage.name).rollouts
+        for stage in figure.stages
+        if stage.name.startswith("labels")
+    ]
+    assert rollouts == [2, 4, 8]
+    for stage in figure.stages:
+        if stage.name.startswith("bench"):
+            bench = stage_options(figure, stage.name)
+            assert (bench.decoders, bench.k, bench.aggregate) == (["sc", "bon"], (15,), "min")
+    [table] = load_recipes("table-prms")
+    for name in ("bench-ours", "bench-math-shepherd"):
+        bench = stage_options(table, name)
+        assert (bench.k, bench.sampling.temperature, bench.aggregate) == ((8,), 0.7, "min")
+
+
+def test_the_numbers_of_samples_are_those_of_the_benchmarks() -> None:
+    problems = {task.name: task.count or 0 for task in select_tasks("all", None)}
+    two_benchmarks = problems["gsm8k"] + problems["math"]
+    expected = {
+        ("qwen2-7b-full-step", "bench"): sum(problems.values()),
+        ("qwen2-7b-full-step", "decoders"): 36 * problems["gsm8k"],
+        ("wizardmath", "bench"): two_benchmarks,
+        ("figure-n", "bench-n1"): 15 * two_benchmarks,
+        ("table-prms", "bench-ours"): 9 * two_benchmarks,
+        ("figure-gamma", "bench-gamma-2"): two_benchmarks,
+        ("table-prms", "prm-samples"): 32 * DATASETS["math-step-dpo-10k"].rows["train"],
+    }
+    for (recipe, name), count in expected.items():
+        [stage] = [stage for stage in RECIPES[recipe].stages if stage.name == name]
+        assert stage.samples == f"{count:,}"
+
+
+def test_the_papers_tables_show_our_results_and_what_has_not_run(tmp_path: Path) -> None:
+    stage = RecipeStage(
+        "bench",
+        "",
+        "fsdpo-bench run",
+        str(tmp_path / "results.json"),
+        1,
+        measures=MeasuredRow("Qwen2-7B-SFT", "sft"),
+    )
+    recipe = Recipe("row", "", "", (stage,), tmp_path)
+    cells = {cell.published.task: cell for cell in paper_cells([recipe])}
+    assert cells["gsm8k"].published.value == 88.3
+    assert cells.keys() >= {"math", "ocw", "average"}
+    assert {cell.ours for cell in cells.values()} == {""}
+
+    def task_results(correct: int, problems: int, count: int) -> dict[str, Any]:
+        greedy = {
+            "correct": correct,
+            "n": problems,
+            "accuracy": correct / problems,
+            "ci95": [0.5, 0.75],
+            "clusters": None,
+            "outcomes": {"correct": correct},
+            "cost": {"tokens": 1, "prm_calls": 0},
+        }
+        empty: dict[str, Any] = {"groups": {}, "group_spread": {}, "accuracy_drops": {}}
+        sizes = {"problems": problems, "task_problems": count, "samples": 1, "mixed_problems": 0}
+        return {"title": "T", **sizes, "decoders": {"greedy": greedy}, **empty}
+
+    content = measure_paths(write_run(tmp_path / "made", {"gsm8k": 2})).to_json()
+    content["tasks"] = {"gsm8k": task_results(3, 4, 1319), "ocw": task_results(136, 272, 272)}
+    names = ("svamp", "addsub", "asdiv", "gsm_ic2", "gsm_icm")
+    content["tasks"] |= {name: task_results(k, 10, 10) for k, name in enumerate(names, 5)}
+    (tmp_path / "results.json").write_text(json.dumps(content))
+    ours = {cell.published.task: cell.ours for cell in paper_cells([recipe])}
+    assert ours["gsm8k"] == "75.0 [50.0, 75.0], n=4"
+    assert ours["ocw"] == "50.0 [50.0, 75.0]"
+    assert ours["average"] == "70.0 over 5 benchmarks"
+    assert ours["math"] == ""
+
+
+def test_the_cost_of_sampling_is_next_to_the_papers_hours(tmp_path: Path) -> None:
+    manifest = {"cost": {"tokens": 9, "prm_calls": 0, "seconds": 1800}}
+    (tmp_path / "manifest.json").write_text(json.dumps(manifest))
+    row = MeasuredRow("MetaMath-Mistral-7B", "full-step-dpo", "N=1")
+    done_file = str(tmp_path / "manifest.json")
+    stage = RecipeStage("samples", "", "fsdpo-data build", done_file, 8, measures=row)
+    [cell] = [
+        cell
+        for cell in paper_cells([Recipe("row", "", "", (stage,), tmp_path)])
+        if cell.published.task == "gpu-hours"
+    ]
+    assert (cell.published.value, cell.ours) == (8.5, "4.00")
+
+
 def test_shared_stages_have_the_same_command_in_all_recipes() -> None:
     outs: dict[str, str] = {}
     for _, stage in STAGES:
@@ -118,35 +260,37 @@ def test_shared_stages_have_the_same_command_in_all_recipes() -> None:
             assert outs.setdefault(stage.done_file, stage.command) == stage.command
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("full-step-dpo")])
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("full-step")])
 def test_full_step_dpo_recipes_use_the_settings_of_the_paper(name: str) -> None:
     recipe = RECIPES[name]
-    samples = stage_options(recipe, "samples")
-    assert (samples.sampling.n, samples.sampling.temperature) == (32, 0.8)
-    assert samples.problems == ("math-step-dpo-10k",)
+    for stage in recipe.stages:
+        if stage.name in ("prm-samples", "samples"):
+            samples = stage_options(recipe, stage.name)
+            assert (samples.sampling.n, samples.sampling.temperature) == (32, 0.8)
+            assert samples.problems == ("math-step-dpo-10k",)
     prm = stage_options(recipe, "prm")
     gpus = 8
     assert (prm.lr, prm.epochs, prm.loss_reduction) == (5e-7, 1, "sum")
+    assert prm.held_out == 0
     assert gpus * prm.batch_size * prm.grad_accum == 256
     pairs = stage_options(recipe, "pairs")
     assert (pairs.top, pairs.aggregate, pairs.require_outcome) == (4, "mean", True)
     train = stage_options(recipe, "train")
     assert (train.loss, train.lr, train.beta, train.gamma) == ("full-step", 5e-7, 0.05, 0.5)
     assert (train.schedule, train.warmup, train.epochs) == ("linear", 0.05, 1)
-    stage = next(candidate for candidate in recipe.stages if candidate.name == "train")
-    assert stage.gpus * train.batch_size * train.grad_accum * 16 == 64
+    assert train.batch_pairs == 64
     decoders = stage_options(recipe, "decoders")
     assert (decoders.k, decoders.b1, decoders.b2) == ((5, 15), 5, (1, 3))
 
 
 def test_a_dry_run_shows_commands_and_the_papers_numbers() -> None:
-    arguments = ["recipe", "qwen2-7b-sft-full-step-dpo", "--dry-run"]
+    arguments = ["recipe", "qwen2-7b-full-step", "--dry-run"]
     result = CliRunner().invoke(bench_app, arguments, env={"COLUMNS": "160"})
     assert result.exit_code == 0
-    for expected in ("GPU-hours", "torchrun --nproc-per-node 8", "gsm8k 89.3"):
+    for expected in ("GPU-hours", "torchrun --nproc-per-node 8", "89.3", "not run"):
         assert expected in result.output
     stages = json.loads(CliRunner().invoke(bench_app, [*arguments[:2], "--json"]).output)["stages"]
-    assert [stage["name"] for stage in stages][:2] == ["samples", "prm"]
+    assert [stage["name"] for stage in stages][:2] == ["prm-samples", "prm"]
     assert stages[0]["spent"] is None
     listing = CliRunner().invoke(bench_app, ["recipe"], env={"COLUMNS": "160"}).output
     assert all(name in listing for name in RECIPES)
@@ -191,7 +335,7 @@ def test_measured_cost_is_read_from_the_output_of_a_stage(tmp_path: Path) -> Non
 
 def test_unknown_recipes_and_stages_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="Nearest: qwen2-7b-sft"):
-        load_recipe("qwen2-7b-stf")
+        load_recipes("qwen2-7b-stf")
     with pytest.raises(InputError, match=r"--stage pears: .* pairs"):
         CliRunner().invoke(
             bench_app, ["recipe", "embedded", "--stage", "pears"], catch_exceptions=False
@@ -199,7 +343,7 @@ def test_unknown_recipes_and_stages_are_refused(tmp_path: Path) -> None:
     broken = tmp_path / "mine.toml"
     broken.write_text("title = 3", encoding="utf-8")
     with pytest.raises(InputError, match="is not a recipe"):
-        load_recipe(str(broken))
+        load_recipes(str(broken))
 
 
 def _script(tmp_path: Path, name: str, code: str) -> RecipeStage:

@@ -18,6 +18,7 @@ OTHER_VALUES: dict[str, Any] = {
     "zeta": 1.0,
     "loss_reduction": "mean",
     "balance": True,
+    "last_step_only": True,
 }
 
 

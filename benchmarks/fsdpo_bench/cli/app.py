@@ -11,8 +11,9 @@ import typer
 
 from fsdpo_bench.cli import options as cli_options
 from fsdpo_bench.prm.measure import PrmOptions, measure_prm
-from fsdpo_bench.recipes.load import load_recipe, shipped_recipes
-from fsdpo_bench.recipes.recipe import run_stages
+from fsdpo_bench.recipes.load import load_recipes, shipped_recipes
+from fsdpo_bench.recipes.paper_tables import paper_cells
+from fsdpo_bench.recipes.recipe import merge_stages, run_stages
 from fsdpo_bench.run_options import RunOptions
 from fsdpo_bench.tasks.fetch import fetch_file
 from fsdpo_bench.tasks.table import all_tasks, builtin_tasks, get_task
@@ -175,15 +176,24 @@ def recipe(options: cli_options.RecipeOptions) -> None:
     if options.name is None:
         recipe_printing.print_recipes(list(shipped_recipes().values()))
         return
-    selected_recipe = load_recipe(options.name, options.set)
-    stages = selected_recipe.select_stages(options.stage)
+    recipes = load_recipes(options.name, options.row, options.set, smoke=options.smoke)
+    stages_by_recipe = [(recipe, recipe.select_stages(options.stage)) for recipe in recipes]
     if options.as_json:
-        tables.print_json(selected_recipe.plan_dict(stages))
-    elif options.dry_run:
-        recipe_printing.print_plan(selected_recipe, stages)
-    else:
-        run_stages(stages, typer.echo)
-        recipe_printing.print_costs(stages)
+        plans = [recipe.plan_dict(stages) for recipe, stages in stages_by_recipe]
+        tables.print_json(plans if len(plans) > 1 else plans[0])
+        return
+    if len(recipes) > 1:
+        recipe_printing.print_recipes(recipes)
+        typer.echo()
+    if options.dry_run:
+        for selected_recipe, stages in stages_by_recipe:
+            recipe_printing.print_plan(selected_recipe, stages)
+    elif not options.results:
+        for _, stages in stages_by_recipe:
+            run_stages(stages, typer.echo)
+        recipe_printing.print_costs(list(merge_stages(stages for _, stages in stages_by_recipe)))
+        typer.echo()
+    recipe_printing.print_paper_tables(paper_cells(recipes))
 
 
 def main() -> None:

@@ -157,19 +157,23 @@ class RecipeOptions(Options):
     Examples:
         fsdpo-bench recipe                # list the recipes
 
-        fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --dry-run
+        fsdpo-bench recipe paper --row qwen2-7b-full-step --dry-run
+
+        fsdpo-bench recipe paper --results    # the paper's tables next to ours
 
         fsdpo-bench recipe embedded       # runs on a laptop
 
         fsdpo-bench recipe embedded --set seed=1 --set folder=runs/embedded-1
 
-        fsdpo-bench recipe qwen2-7b-sft-full-step-dpo --stage samples
+        fsdpo-bench recipe qwen2-7b-full-step --stage prm-samples --set gpus=4
     """
 
     name: Annotated[str | None, _POSITIONAL] = None
-    """Name of a recipe, a TOML file of your own, or FILE.toml:NAME for one of the recipes in a
-    file. Without a name, all recipes are listed.
+    """Name of a recipe, or a TOML file of your own. `paper` stands for all tables and figures of
+    the paper. Without a name, all recipes are listed.
     """
+    row: Sequence[str] = ()
+    """Run only this recipe of the file. Repeatable."""
     stage: Sequence[str] = ()
     """Run only this stage. Repeatable."""
     set: Sequence[str] = ()
@@ -177,5 +181,9 @@ class RecipeOptions(Options):
     """
     dry_run: bool = False
     """Print the commands and their measured cost without running the stages."""
+    smoke: bool = False
+    """Run all stages with tiny models and few problems, to find errors before a long run."""
+    results: bool = False
+    """Print the paper's numbers next to those of finished stages without running any."""
     as_json: Annotated[bool, _JSON] = False
     """Print the plan as JSON without running the stages."""

@@ -3,19 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError, validate_call
 
-from fsdpo_bench.recipes.recipe import Recipe, RecipeStage
+from fsdpo_bench.recipes.recipe import MeasuredRow, Recipe, RecipeStage
 from fsdpo_bench.recipes.templates import Table, TemplateError, expand_grid, expand_stages, fill
 from fsdpo_bench.report.published import shipped_path
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names, unknown_name_error
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.row_errors import describe_row_error
-
-#: Suffix of a recipe file before the name of one of its recipes, as in ``mine.toml:small``.
-_NAME_SEPARATOR = ".toml:"
 
 
 @cache
@@ -26,27 +23,49 @@ def shipped_recipes() -> dict[str, Recipe]:
     return {recipe.name: recipe for recipe in sorted(recipes, key=lambda recipe: recipe.name)}
 
 
-def load_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
-    """Load a recipe by its name, from ``FILE.toml``, or from ``FILE.toml:NAME``.
+def load_recipes(
+    name: str,
+    rows: Sequence[str] = (),
+    settings: Sequence[str] = (),
+    *,
+    smoke: bool = False,
+) -> list[Recipe]:
+    """Load a recipe by its name, or all recipes of a file.
 
     Args:
-        name: The recipe.
-        settings: Texts ``NAME=VALUE`` in place of values of the recipe.
+        name: A recipe, ``FILE.toml``, or the name of a file of fsdpo without its suffix.
+        rows: Names of recipes in the file; empty for all of them.
+        settings: Texts ``NAME=VALUE`` in place of values of the file.
+        smoke: Whether the values in ``smoke`` of the file replace others.
 
     Raises:
-        InputError: if the recipe or a value does not exist, or the file is not a recipe.
+        InputError: if the recipe, a row or a value does not exist, or the file is not a recipe.
     """
-    new_values = _parse_settings(settings)
-    if name.endswith(".toml"):
-        return _choose_recipe(Path(name), "", new_values)
-    if _NAME_SEPARATOR in name:
-        stem, _, recipe_name = name.rpartition(_NAME_SEPARATOR)
-        return _choose_recipe(Path(f"{stem}.toml"), recipe_name, new_values)
-    if name not in shipped_recipes():
-        raise _missing_recipe_error(name)
-    if not new_values:
-        return shipped_recipes()[name]
-    return _choose_recipe(shipped_recipes()[name].file, name, new_values)
+    file = _find_file(name)
+    recipes = read_recipes(file, _parse_settings(settings), smoke=smoke)
+    by_name = {recipe.name: recipe for recipe in recipes}
+    if name in by_name and not rows:
+        return [by_name[name]]
+    for row in rows:
+        if row not in by_name:
+            raise unknown_name_error("row", row, sorted(by_name))
+    return [by_name[row] for row in rows] or recipes
+
+
+def _find_file(name: str) -> Path:
+    """Return the file of a recipe, or the file with this name."""
+    files = {file.stem: file for file in shipped_path("recipes").glob("*.toml")}
+    recipes = shipped_recipes()
+    if name.endswith(".toml") and Path(name).is_file():
+        return Path(name)
+    if name in recipes:
+        return recipes[name].file
+    if name in files:
+        return files[name]
+    suggestion = suggest_names(name, [*recipes, *files])
+    raise InputError(
+        f"there is no recipe {name!r}.{suggestion} `fsdpo-bench recipe` lists all recipes."
+    )
 
 
 def _parse_settings(settings: Sequence[str]) -> dict[str, str]:
@@ -60,40 +79,27 @@ def _parse_settings(settings: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def _choose_recipe(file: Path, name: str, new_values: Mapping[str, str]) -> Recipe:
-    """Return the recipe with a name from a file; without a name, its only recipe."""
-    if not file.is_file():
-        raise _missing_recipe_error(str(file))
-    recipes = {recipe.name: recipe for recipe in read_recipes(file, new_values)}
-    if name in recipes:
-        return recipes[name]
-    if name or len(recipes) != 1:
-        raise InputError(
-            f"{file} has the recipes {', '.join(recipes)}. Choose one of them: {file}:NAME."
-        )
-    return next(iter(recipes.values()))
-
-
-def _missing_recipe_error(name: str) -> InputError:
-    suggestion = suggest_names(name, shipped_recipes())
-    return InputError(
-        f"there is no recipe {name!r}.{suggestion} `fsdpo-bench recipe` lists all recipes."
-    )
-
-
-def read_recipes(file: Path, new_values: Mapping[str, str] | None = None) -> list[Recipe]:
+def read_recipes(
+    file: Path, new_values: Mapping[str, str] | None = None, *, smoke: bool = False
+) -> list[Recipe]:
     """Read the recipes in a TOML file.
 
     Args:
         file: The file.
         new_values: Values by name, in place of the values of the file.
+        smoke: Whether the values in ``smoke`` of the file replace others.
 
     Raises:
         InputError: if the file is not a recipe, or has no such values.
     """
     try:
         table = read_toml_file(file)
-        return list(_parse_recipes(table, file, new_values or {}))
+        if smoke and "smoke" not in table:
+            raise InputError(
+                f"{file} has no table `smoke` with the values of a small run.", field="smoke"
+            )
+        smoke_values = table["smoke"] if smoke else {}
+        return list(_parse_recipes(table, file, {**smoke_values, **(new_values or {})}))
     except TemplateError as error:
         raise InputError(f"{file}: {error}") from None
     except FsdpoError:
@@ -112,33 +118,68 @@ def read_recipes(file: Path, new_values: Mapping[str, str] | None = None) -> lis
         ) from None
 
 
-def _parse_recipes(table: Table, file: Path, new_values: Mapping[str, str]) -> Iterator[Recipe]:
-    names = set()
-    for file_values in expand_grid(table, table.get("values", {}), "the recipe"):
-        for name in new_values:
-            if name not in file_values:
-                raise unknown_name_error("set", name, sorted(file_values))
-        values = {**file_values, **new_values}
-        row = {"backbone": "", "method": "", **table.get("row", {})}
-        fields = {"name": table.get("name", file.stem), "title": table["title"], **row}
-        if not all(isinstance(text, str) for text in (*fields.values(), table["about"])):
-            raise ValueError("name, title, about and row: expected texts")
-        texts = fill(fields, values, "the recipe")
-        # A text that is only a placeholder becomes the value, which may be a number.
-        if not all(isinstance(text, str) for text in texts.values()):
-            raise ValueError("name, title and row: expected texts as their values")
-        recipe = Recipe(
-            **texts,
-            about=_join_lines(fill(table["about"], values, "the recipe")),
-            file=file,
-            stages=_parse_stages(table["stage"], values),
-        )
+def _parse_recipes(table: Table, file: Path, new_values: Mapping[str, Any]) -> Iterator[Recipe]:
+    names: set[str] = set()
+    value_names: set[str] = set()
+    # Conditions of rows read the new values, and the new values replace those of the rows.
+    base_values = _replace_values(table.get("values", {}), new_values)
+    for file_values in expand_grid(table, base_values, "the recipe"):
+        value_names |= file_values.keys()
+        recipe = _parse_recipe(table, file, _replace_values(file_values, new_values))
         if recipe.name in names:
             raise TemplateError(
                 f"two recipes have the name {recipe.name!r}. Use the values of `for` in `name`."
             )
         names.add(recipe.name)
         yield recipe
+    if not names:
+        values = ", ".join(f"{name}={value}" for name, value in new_values.items())
+        raise InputError(f"{file}: no row of `for` fits the values {values}.", field="set")
+    for name in new_values:
+        if name not in value_names:
+            raise unknown_name_error("set", name, sorted(value_names))
+
+
+def _replace_values(values: Table, new_values: Mapping[str, Any]) -> Table:
+    """Return the values with new ones in place of those with the same names.
+
+    A text in place of a number becomes a number, because conditions compare numbers.
+
+    Raises:
+        InputError: if the text is not a number.
+    """
+    replaced = dict(values)
+    for name in new_values.keys() & values.keys():
+        replaced[name] = _convert(name, new_values[name], values[name])
+    return replaced
+
+
+def _convert(name: str, new_value: Any, value: Any) -> Any:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not isinstance(new_value, str):
+        return new_value
+    for number_type in (int, float):
+        try:
+            return number_type(new_value)
+        except ValueError:
+            continue
+    raise InputError(f"expected a number for {name}.", field="set", value=f"{name}={new_value}")
+
+
+def _parse_recipe(table: Table, file: Path, values: Table) -> Recipe:
+    fields = {"name": table.get("name", file.stem), "title": table["title"]}
+    if not all(isinstance(text, str) for text in (*fields.values(), table["about"])):
+        raise ValueError("name, title and about: expected texts")
+    texts = fill(fields, values, "the recipe")
+    # A text that is only a placeholder becomes the value, which may be a number.
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise ValueError("name and title: expected texts as their values")
+    return Recipe(
+        **texts,
+        about=_join_lines(fill(table["about"], values, "the recipe")),
+        file=file,
+        stages=_parse_stages(table["stage"], values),
+    )
 
 
 def _parse_stages(stages: list[dict[str, Any]], values: Table) -> tuple[RecipeStage, ...]:
@@ -161,6 +202,9 @@ def _parse_stage(
     command: str,
     done_file: str = "",
     gpus: Annotated[int, Field(ge=0)] = 0,
+    samples: str = "",
+    pairs: str = "",
+    measures: dict[Literal["backbone", "method", "prm"], str] | None = None,
 ) -> RecipeStage:
     return RecipeStage(
         name=name,
@@ -168,6 +212,9 @@ def _parse_stage(
         command=_join_lines(command),
         done_file=done_file,
         gpus=gpus,
+        samples=samples,
+        pairs=pairs,
+        measures=MeasuredRow(**measures) if measures else None,
     )
 
 

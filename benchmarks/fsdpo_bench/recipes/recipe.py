@@ -7,19 +7,33 @@ import os
 import shlex
 import sys
 import sysconfig
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from fsdpo_bench.metrics.results import read_results
-from fsdpo_bench.report.published import published_results
+from fsdpo_bench.report.published import PublishedResult
 from fsdpo_bench.run_folder import RESULTS_FILE
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.workers import run_child
 from fsdpo_data.dataset.run import MANIFEST_FILE
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRow:
+    """The row of the paper's tables that a stage measures."""
+
+    backbone: str  #: Name of the model before preference training; empty for no row.
+    method: str  #: The training method; empty for models of other publishers.
+    prm: str = ""  #: The reward model of the decoders that choose by one.
+
+    def includes(self, result: PublishedResult) -> bool:
+        """Tell whether a published number is about this row."""
+        is_same_model = (result.backbone, result.method) == (self.backbone, self.method)
+        return is_same_model and result.prm in ("", self.prm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +45,9 @@ class RecipeStage:
     command: str  #: The command line.
     done_file: str  #: File that exists after the stage; empty for a stage that always runs.
     gpus: int  #: Number of GPUs; 0 for a stage on the CPU.
+    samples: str = ""  #: Number of solutions that the stage samples, in words; empty for none.
+    pairs: str = ""  #: Number of pairs that the stage forms, in words; empty for none.
+    measures: MeasuredRow | None = None  #: The row of the paper's tables; None for other stages.
 
     @property
     def argv(self) -> list[str]:
@@ -46,6 +63,8 @@ class RecipeStage:
             "command": self.command,
             "done_file": self.done_file,
             "gpus": self.gpus,
+            "samples": self.samples,
+            "pairs": self.pairs,
             "spent": cost and cost._asdict(),
         }
 
@@ -57,22 +76,13 @@ class Recipe:
     name: str  #: Name of the recipe.
     title: str  #: Title in the list of recipes.
     about: str  #: Description of the recipe.
-    backbone: str  #: Model of the row in the paper's tables; empty for other recipes.
-    method: str  #: Training method of the row in the paper's tables; empty for other recipes.
     stages: tuple[RecipeStage, ...]  #: The stages in order.
     file: Path  #: File of the recipe.
 
     @property
-    def expected(self) -> str:
-        """The paper's greedy results for the row, in words."""
-        results = [
-            f"{result.task} {result.value}"
-            for result in published_results()
-            if (result.backbone, result.method) == (self.backbone, self.method)
-            and result.table != "prm"
-            and result.task != "average"
-        ]
-        return ", ".join(results)
+    def gpus(self) -> int:
+        """The number of GPUs that the recipe needs."""
+        return max((stage.gpus for stage in self.stages), default=0)
 
     def plan_dict(self, stages: Sequence[RecipeStage]) -> dict[str, Any]:
         """Return the commands and measured costs of stages, as JSON values."""
@@ -154,6 +164,16 @@ def pending_command(stage: RecipeStage) -> list[str] | None:
         return argv
     is_started = "--out" in argv and Path(argv[argv.index("--out") + 1]).is_dir()
     return [*argv, "--resume"] if is_started else argv
+
+
+def merge_stages(stages_by_recipe: Iterable[Sequence[RecipeStage]]) -> Iterator[RecipeStage]:
+    """Yield the stages of several recipes, each output once."""
+    done_files = set()
+    for stages in stages_by_recipe:
+        for stage in stages:
+            if not stage.done_file or stage.done_file not in done_files:
+                done_files.add(stage.done_file)
+                yield stage
 
 
 def _with_this_python(command: Sequence[str]) -> list[str]:

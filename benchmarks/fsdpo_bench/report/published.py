@@ -14,17 +14,21 @@ _DATA_ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True, slots=True)
 class PublishedResult:
-    """One cell of a table in the paper."""
+    """One cell of a table in the paper, or a number of a figure that the text states."""
 
-    table: str  #: ``1``, ``2``, ``more-ood`` (appendix B.1) or ``prm`` (appendix B.2).
+    #: ``1``, ``2``, ``more-ood`` (appendix B.1) or ``prm`` (appendix B.2). The figures are
+    #: ``verify`` (decoders) and ``simulation`` (continuations per step).
+    table: str
     backbone: str  #: The model before preference training.
     #: ``sft`` for the backbone itself, ``dpo``, ``step-dpo`` or ``full-step-dpo``; empty for models
     #: of other publishers.
     method: str
-    task: str  #: A name from ``fsdpo-bench tasks``, or ``average``.
-    decode: str  #: ``greedy``, ``sc@8`` or ``bon@8:min``.
+    #: A name from ``fsdpo-bench tasks``, ``average``, or ``gpu-hours`` for the cost of the training
+    #: data of a reward model.
+    task: str
+    decode: str  #: A decoder of ``fsdpo-bench run``, such as ``greedy`` or ``bon@8:min``.
     prm: str  #: The reward model of the decoder; empty for none.
-    value: float  #: Accuracy in percent.
+    value: float  #: Accuracy in percent, or hours.
     #: The printed change against the backbone; empty where the table has none. The paper has one
     #: misprint: 20.0 after 53.9 is printed as -23.9.
     delta: str
@@ -52,7 +56,7 @@ def shipped_path(name: str) -> Path:
 
 @cache
 def published_results() -> Sequence[PublishedResult]:
-    """Return all numbers of the paper's tables, in their order."""
+    """Return all numbers of the paper's tables and figures, in their order."""
     with shipped_path("published.csv").open(encoding="utf-8", newline="") as file:
         rows = csv.DictReader(file)
         return tuple(PublishedResult(**{**row, "value": float(row["value"])}) for row in rows)  # type: ignore[arg-type]

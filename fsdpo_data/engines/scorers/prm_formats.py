@@ -18,8 +18,9 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.toml_tables import FormatTable
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
 from fsdpo_data.models.resolve import ResolvedWeights
-from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_AGGREGATE
+from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_AGGREGATE, OUTCOME_AGGREGATE
 
 #: The meaning of the rewards, by activation.
 REWARD_MEANINGS = {
@@ -254,13 +255,28 @@ def get_prm_format(name: str) -> PrmFormat:
 
 
 def format_entry(weights: ResolvedWeights) -> Mapping[str, Any]:
-    """Return the PRM format and the reference for a spec; empty for ``fsdpo-train prm`` models."""
+    """Return what a spec says about a reward model besides its name.
+
+    This is the PRM format and the reference of a published model. For a model of ``fsdpo-train
+    prm`` it is empty, or ``last_step_only``.
+    """
+    if isinstance(weights, TrainedPrm) and weights.last_step_only:
+        return {"last_step_only": True}
     if not isinstance(weights, PublishedPrm):
         return {}
     entry: dict[str, Any] = {"prm_format": weights.prm_format.manifest_entry()}
     if weights.reference:
         entry["reference"] = asdict(weights.reference.ref)
     return entry
+
+
+def default_aggregate(weights: ResolvedWeights) -> str:
+    """Return the aggregate of decoders that choose among samples by a reward model."""
+    if isinstance(weights, PublishedPrm):
+        return weights.prm_format.aggregate
+    if isinstance(weights, TrainedPrm) and weights.last_step_only:
+        return OUTCOME_AGGREGATE
+    return DEFAULT_AGGREGATE
 
 
 def needs_question(weights: ResolvedWeights) -> bool:

@@ -1,0 +1,101 @@
+"""The paper's tables next to the results of the recipes."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsdpo_bench.metrics.results import Results, read_results
+from fsdpo_bench.recipes.recipe import Recipe, RecipeStage, measured_cost
+from fsdpo_bench.report.published import PublishedResult, published_results
+from fsdpo_bench.run_folder import RESULTS_FILE
+from fsdpo_data.dataset.run import MANIFEST_FILE
+
+#: The column with the mean over the benchmarks of a table.
+AVERAGE = "average"
+#: The column with the cost of sampling the training data of a reward model.
+GPU_HOURS = "gpu-hours"
+
+
+@dataclass(frozen=True, slots=True)
+class PaperCell:
+    """A number of the paper, and ours."""
+
+    published: PublishedResult  #: The number of the paper.
+    #: Our number with its interval or number of problems; empty if no recipe has measured it.
+    ours: str
+
+
+def paper_cells(recipes: Sequence[Recipe]) -> list[PaperCell]:
+    """Return all numbers of the paper that the recipes measure, in the order of the paper."""
+    stages = [stage for recipe in recipes for stage in recipe.stages if stage.measures]
+    results = {stage.done_file: _read_results(stage) for stage in stages}
+    cells = []
+    for published in published_results():
+        row_stages = [
+            stage for stage in stages if stage.measures and stage.measures.includes(published)
+        ]
+        if not row_stages:
+            continue
+        if published.task == GPU_HOURS:
+            ours = _our_hours(row_stages)
+        else:
+            runs = [results[stage.done_file] for stage in row_stages]
+            ours = _our_number(published, [run for run in runs if run is not None])
+        cells.append(PaperCell(published, ours))
+    return cells
+
+
+def _our_hours(stages: Sequence[RecipeStage]) -> str:
+    """Return the measured hours of the stages that sampled a dataset, in words."""
+    sampling = [stage for stage in stages if Path(stage.done_file).name == MANIFEST_FILE]
+    costs = [measured_cost(stage) for stage in sampling]
+    hours = [cost.gpu_hours for cost in costs if cost is not None]
+    return f"{math.fsum(hours):.2f}" if hours else ""
+
+
+def _read_results(stage: RecipeStage) -> Results | None:
+    """Return the results that a stage has written; None before it ran."""
+    file = Path(stage.done_file)
+    return read_results(file) if file.name == RESULTS_FILE and file.is_file() else None
+
+
+def _our_number(published: PublishedResult, runs: Sequence[Results]) -> str:
+    """Return the first accuracy of the runs for a published number, in words."""
+    if published.task == AVERAGE:
+        return _our_average(published, runs)
+    for results in runs:
+        task = results.tasks.get(published.task)
+        result = task.decoders.get(published.decode) if task else None
+        if task is None or result is None or result.value is None:
+            continue
+        text = f"{100 * result.value:.1f}"
+        if result.ci95 is not None:
+            low, high = (100 * bound for bound in result.ci95)
+            text += f" [{low:.1f}, {high:.1f}]"
+        return text if task.problems == task.task_problems else f"{text}, n={task.problems:,}"
+    return ""
+
+
+def _our_average(published: PublishedResult, runs: Sequence[Results]) -> str:
+    """Return our mean over the benchmarks of the table, if one run has all of them."""
+    names = [
+        result.task
+        for result in published_results()
+        if result.table == published.table
+        and (result.backbone, result.method) == (published.backbone, published.method)
+        and result.task != AVERAGE
+    ]
+    for results in runs:
+        values = list(_accuracies(results, names, published.decode))
+        if len(values) == len(names):
+            return f"{100 * math.fsum(values) / len(values):.1f} over {len(names)} benchmarks"
+    return ""
+
+
+def _accuracies(results: Results, names: Sequence[str], decode: str) -> Iterator[float]:
+    for name in names:
+        task = results.tasks.get(name)
+        result = task.decoders.get(decode) if task else None
+        if result is not None and result.value is not None:
+            yield float(result.value)
