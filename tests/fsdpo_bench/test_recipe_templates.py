@@ -163,6 +163,8 @@ program = "train"
 name = "train"
 purpose = "P"
 command = "{program} --grad-accum {accum}"
+samples = "64"
+measures = { backbone = "Qwen2-7B-SFT", method = "sft" }
 gpus = "{gpus}"
 """
     file = write_recipe(tmp_path, text)
@@ -171,6 +173,7 @@ gpus = "{gpus}"
     assert recipe.stages[0].gpus == 4
     [recipe] = load_recipes(str(file), settings=["gpus=4"], smoke=True)
     assert recipe.stages[0].command == "echo tiny --grad-accum 8"
+    assert recipe.stages[0].samples == "" and recipe.stages[0].measures is None
     [recipe] = load_recipes(str(file), settings=["gpus=4", "program=mine"], smoke=True)
     assert recipe.stages[0].command == "mine --grad-accum 8"
     with pytest.raises(InputError, match="no row of `for` fits the values gpus=3"):

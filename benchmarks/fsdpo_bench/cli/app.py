@@ -193,7 +193,10 @@ def recipe(options: cli_options.RecipeOptions) -> None:
             run_stages(stages, typer.echo)
         recipe_printing.print_costs(list(merge_stages(stages for _, stages in stages_by_recipe)))
         typer.echo()
-    recipe_printing.print_paper_tables(paper_cells(recipes))
+    is_complete = len(recipes) > 1 and not options.row
+    recipe_printing.print_paper_tables(
+        paper_cells(recipes, closed_models=is_complete and not options.smoke)
+    )
 
 
 def main() -> None:

@@ -99,7 +99,8 @@ def read_recipes(
                 f"{file} has no table `smoke` with the values of a small run.", field="smoke"
             )
         smoke_values = table["smoke"] if smoke else {}
-        return list(_parse_recipes(table, file, {**smoke_values, **(new_values or {})}))
+        recipes = list(_parse_recipes(table, file, {**smoke_values, **(new_values or {})}))
+        return [recipe.without_counts() for recipe in recipes] if smoke else recipes
     except TemplateError as error:
         raise InputError(f"{file}: {error}") from None
     except FsdpoError:

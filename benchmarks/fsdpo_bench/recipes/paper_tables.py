@@ -17,6 +17,10 @@ AVERAGE = "average"
 GPU_HOURS = "gpu-hours"
 
 
+#: The models of the paper's tables that are not public.
+CLOSED_MODELS = ("GPT-3.5", "GPT-4")
+
+
 @dataclass(frozen=True, slots=True)
 class PaperCell:
     """A number of the paper, and ours."""
@@ -26,8 +30,13 @@ class PaperCell:
     ours: str
 
 
-def paper_cells(recipes: Sequence[Recipe]) -> list[PaperCell]:
-    """Return all numbers of the paper that the recipes measure, in the order of the paper."""
+def paper_cells(recipes: Sequence[Recipe], *, closed_models: bool = False) -> list[PaperCell]:
+    """Return all numbers of the paper that the recipes measure, in the order of the paper.
+
+    Args:
+        recipes: The recipes.
+        closed_models: Whether to include the models that no recipe can run.
+    """
     stages = [stage for recipe in recipes for stage in recipe.stages if stage.measures]
     results = {stage.done_file: _read_results(stage) for stage in stages}
     cells = []
@@ -35,7 +44,8 @@ def paper_cells(recipes: Sequence[Recipe]) -> list[PaperCell]:
         row_stages = [
             stage for stage in stages if stage.measures and stage.measures.includes(published)
         ]
-        if not row_stages:
+        is_closed = closed_models and bool(stages) and published.backbone in CLOSED_MODELS
+        if not row_stages and not is_closed:
             continue
         if published.task == GPU_HOURS:
             ours = _our_hours(row_stages)

@@ -8,9 +8,9 @@ import shlex
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from fsdpo_bench.metrics.results import read_results
 from fsdpo_bench.report.published import PublishedResult
@@ -83,6 +83,14 @@ class Recipe:
     def gpus(self) -> int:
         """The number of GPUs that the recipe needs."""
         return max((stage.gpus for stage in self.stages), default=0)
+
+    def without_counts(self) -> Self:
+        """Return the recipe without numbers of samples and pairs, and without rows of the paper.
+
+        A small run has other numbers, and its results are not the paper's.
+        """
+        stages = [replace(stage, samples="", pairs="", measures=None) for stage in self.stages]
+        return replace(self, stages=tuple(stages))
 
     def plan_dict(self, stages: Sequence[RecipeStage]) -> dict[str, Any]:
         """Return the commands and measured costs of stages, as JSON values."""
