@@ -106,13 +106,12 @@ def list_parts(stride: int = 1) -> dict[str, Part]:
 
 
 def record_recorded_run() -> Record:
-    """Return the results of 100 MATH problems with 8 recorded responses and rewards."""
+    """Return the results of 100 MATH problems with 8 recorded responses."""
     responses = SHARED_DATA / "outputs" / "qwen_math_cot" / "math_cot_100.jsonl"
-    run_command(
-        f"fsdpo_bench run --engine replay --replay {responses} --task math "
-        f"--data {SHARED_DATA / 'benchmarks'} --decoder first,sc,weighted,bon --k 4 --k 8 --out run"
-    )
-    return read_results(Path("run"))
+    run_command(f"fsdpo_data import {responses} --from outputs --out imported")
+    report = json.loads(run_command("fsdpo_bench report imported --k 4 --k 8 --json"))
+    results: Record = without_seconds(report)
+    return results
 
 
 def record_tiny_run() -> Record:
