@@ -124,5 +124,6 @@ NUMBERS.register(
         title="maj@{key}",
         compute=_majority_at_k,
         is_compared=lambda key: False,  # the accuracy of `sc` is compared
+        outputs=("page", "markdown"),  # the terminal has the accuracy of `sc`
     )
 )
