@@ -117,6 +117,12 @@ def test_the_example_of_a_row(
     assert "20 + 22 = 42" in rows[0]["good"] and "is: 43" in rows[0]["bad"] + rows[1]["bad"]
 
 
+def test_the_key_of_the_questions_to_the_tree_names_files() -> None:
+    text = (ROOT / "tests/data/tree_questions.md").read_text(encoding="utf-8")
+    names = re.findall(r"`([\w/]+\.(?:py|toml))`", text.partition("## Key")[2])
+    assert len(names) > 15 and not [name for name in names if not (ROOT / name).exists()]
+
+
 # Additions to a copy of the source, in one process that imports the copy
 
 
