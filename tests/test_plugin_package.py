@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import run as run_here
 from fsdpo_bench.cli.app import main as bench_main
-from fsdpo_bench.decoders import DECODERS
+from fsdpo_bench.decoders.decoders import DECODERS
 from fsdpo_bench.tasks.table import PLUGIN_TASKS
 from paired_data import paired_dataset
 

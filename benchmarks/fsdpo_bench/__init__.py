@@ -35,7 +35,7 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
 
     from fsdpo_bench.benchmark_run import run_benchmarks
     from fsdpo_bench.metrics.measure import MeasureSpec
-    from fsdpo_bench.report.terminal import make_reports
+    from fsdpo_bench.report.reports import make_reports
 
     folder = run_benchmarks(options, warn)
     [report] = make_reports([folder], MeasureSpec(), budget_bytes=DEFAULT_BUDGET_BYTES, warn=warn)

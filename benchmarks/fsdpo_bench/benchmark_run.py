@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fsdpo_bench.decoders import DECODERS, DecoderSetup
+from fsdpo_bench.decoders.decoders import DECODERS, DecoderSetup
 from fsdpo_bench.run_folder import BenchmarkEntry, RunRecord, write_run_record
 from fsdpo_bench.run_options import RunOptions, names_with_rewards
 from fsdpo_bench.tasks.load import LoadedTask, load_task

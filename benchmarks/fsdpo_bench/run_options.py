@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from fsdpo_bench.decoders import DECODERS, Decoder, DecoderSetup
+from fsdpo_bench.decoders.decoders import DECODERS, Decoder, DecoderSetup
 from fsdpo_bench.tasks.own_rows import RowOptions
 from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.options import Group, Option, check_read_options

@@ -19,10 +19,10 @@ from fsdpo_data.engines.answer_judge_formats import (
     find_answer_judge_format,
     get_answer_judge_format,
 )
+from fsdpo_data.engines.choose_engine import EngineSelection, select_sampler
 from fsdpo_data.engines.load import load_selected_sampler
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.selection import EngineSelection, select_sampler
 from fsdpo_data.engines.weights import resolve_judge
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.models.resolve import ResolvedModel

@@ -6,6 +6,7 @@ from typing import Any
 
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.plugins import load_environment_plugins
+from fsdpo_data.engines.choose_engine import EngineSelection, select_sampler, select_scorer
 from fsdpo_data.engines.options import EngineOptions, SamplerOptions, ScorerOptions
 from fsdpo_data.engines.ray import ReplicaPool
 from fsdpo_data.engines.registry import SAMPLERS, SCORERS
@@ -13,7 +14,6 @@ from fsdpo_data.engines.samplers import LoadedSampler, Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
-from fsdpo_data.engines.selection import EngineSelection, select_sampler, select_scorer
 from fsdpo_data.engines.weights import resolve_prm, resolve_sampler_weights
 from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights
 

@@ -8,16 +8,16 @@ from typing import Any
 
 from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.sampling import UNKNOWN
+from fsdpo_data.engines.choose_engine import (
+    select_sampler,
+    select_sampler_with_scorer,
+    select_scorer,
+)
 from fsdpo_data.engines.load import load_selected_sampler, load_selected_scorer
 from fsdpo_data.engines.options import DEFAULT_MODEL, ReplayOptions, SamplerOptions, ScorerOptions
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
-from fsdpo_data.engines.selection import (
-    select_sampler,
-    select_sampler_with_scorer,
-    select_scorer,
-)
 from fsdpo_data.engines.weights import resolve_model, resolve_prm
 from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights
 

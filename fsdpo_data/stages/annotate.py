@@ -27,7 +27,7 @@ from fsdpo_data.dataset.run import COMPLETIONS_FILE
 from fsdpo_data.dataset.schema import digest_bytes, to_table, write_parquet
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.grading.pool import GraderPool
-from fsdpo_data.stages.requests import grading_request
+from fsdpo_data.stages.grading_requests import grading_request
 from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_data.steps.segment import segmenter_name, split_at_lengths, split_steps
 

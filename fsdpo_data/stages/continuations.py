@@ -34,14 +34,14 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, ContinuationStats
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import DatasetDraft
+from fsdpo_data.engines.choose_engine import select_sampler
 from fsdpo_data.engines.load import load_selected_sampler
 from fsdpo_data.engines.options import SamplerOptions, Workers
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.selection import select_sampler
 from fsdpo_data.engines.weights import resolve_sampler_weights
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.models.resolve import ResolvedWeights
-from fsdpo_data.stages.requests import grading_request, read_problems
+from fsdpo_data.stages.grading_requests import grading_request, read_problems
 from fsdpo_data.stages.sample import ignore_new_records, sample_missing
 
 log = logging.getLogger(__name__)

@@ -41,7 +41,7 @@ from fsdpo_data.engines.answer_judge_formats import add_answer_options
 from fsdpo_data.engines.options import Workers
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.stages.answer_judge import JudgeSession, open_judge_session
-from fsdpo_data.stages.requests import grading_request, read_problems
+from fsdpo_data.stages.grading_requests import grading_request, read_problems
 from fsdpo_data.steps.rewards import outcome_labels
 
 

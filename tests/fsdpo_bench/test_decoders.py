@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.decoders import DECODERS, Decoder, parse_result_name
+from fsdpo_bench.decoders.decoders import DECODERS, Decoder, parse_result_name
 from fsdpo_bench.run_folder import read_run_record
 from fsdpo_bench.run_options import RunOptions
 from made_runs import make, solutions
@@ -19,7 +19,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.plugins import load_plugin
 
 SHORTEST = """
-from fsdpo_bench.decoders import DECODERS, Decoder
+from fsdpo_bench.decoders.decoders import DECODERS, Decoder
 
 
 def choose_shortest(candidates):

@@ -22,7 +22,7 @@ from bench_runs import (
     write_dataset,
     write_run,
 )
-from fsdpo_bench.decoders import DECODERS, Candidates, Decoder
+from fsdpo_bench.decoders.decoders import DECODERS, Candidates, Decoder
 from fsdpo_bench.metrics.decoded import SubsetSpec
 from fsdpo_bench.metrics.pools import load_pools
 from fsdpo_bench.metrics.reranking import select_by_fold

@@ -17,7 +17,7 @@ import pytest
 from fakes import Judge, Writer
 from fsdpo_bench.benchmark_run import check_tokenizer
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.decoders import parse_result_name
+from fsdpo_bench.decoders.decoders import parse_result_name
 from fsdpo_bench.run_folder import is_run, read_run_record
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.problems import benchmark_problems, limit_problems
@@ -35,7 +35,7 @@ from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import CHECKPOINT, resolve, resolve_weights
 from fsdpo_data.problems.benchmark_places import benchmark_places
-from fsdpo_data.stages.requests import grading_request
+from fsdpo_data.stages.grading_requests import grading_request
 from fsdpo_data.steps.rewards import AGGREGATES, Aggregate
 from fsdpo_data.steps.segment import SEGMENTERS, Segmenter
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fsdpo_bench.benchmark_run import prepare_run
-from fsdpo_bench.decoders import DECODERS
+from fsdpo_bench.decoders.decoders import DECODERS
 from fsdpo_bench.run_options import RunOptions
 
 from fsdpo_data.core.errors import InputError

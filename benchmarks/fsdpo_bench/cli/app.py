@@ -64,7 +64,8 @@ def _report(options: cli_options.ReportOptions) -> None:
     """Write the reports, and print the results."""
     from fsdpo_bench.metrics.decoded import SubsetSpec
     from fsdpo_bench.metrics.measure import MeasureSpec
-    from fsdpo_bench.report import terminal
+    from fsdpo_bench.report.reports import make_reports
+    from fsdpo_bench.report.terminal import print_reports
 
     spec = MeasureSpec(
         sizes=options.k,
@@ -73,7 +74,7 @@ def _report(options: cli_options.ReportOptions) -> None:
         gammas=options.gamma,
     )
     with show_progress() as progress:
-        reports = terminal.make_reports(
+        reports = make_reports(
             options.data,
             spec,
             problems=options.problems,
@@ -83,7 +84,7 @@ def _report(options: cli_options.ReportOptions) -> None:
             warn=_warn,
             progress=progress,
         )
-    terminal.print_reports(reports, as_json=options.as_json)
+    print_reports(reports, as_json=options.as_json)
     folder = reports[0].folder
     if folder is not None and not options.as_json:
         typer.echo()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from fsdpo_bench.decoders import parse_result_name
+from fsdpo_bench.decoders.decoders import parse_result_name
 from fsdpo_bench.metrics.decoded import (
     DecodedSamples,
     DecoderName,

@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from fsdpo_bench.decoders import (
-    DECODERS,
-    Candidates,
-    DecoderSetup,
-    parse_result_name,
-)
 from fsdpo_bench.decoders.choices import (
     ChoiceDistribution,
     distribute_best_of_n,
     distribute_choices,
     random_orders,
     subsets_of_size,
+)
+from fsdpo_bench.decoders.decoders import (
+    DECODERS,
+    Candidates,
+    DecoderSetup,
+    parse_result_name,
 )
 from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.samples import Rewards, Samples

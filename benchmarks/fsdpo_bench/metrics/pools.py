@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsdpo_bench.decoders import DECODERS, DecoderSetup
+from fsdpo_bench.decoders.decoders import DECODERS, DecoderSetup
 from fsdpo_bench.metrics.results import MeasuredDataset, MeasurementSettings
 from fsdpo_bench.metrics.samples import (
     PlacedProblem,

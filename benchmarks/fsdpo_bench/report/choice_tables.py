@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from fsdpo_bench.decoders import DecoderSetup
+from fsdpo_bench.decoders.decoders import DecoderSetup
 from fsdpo_bench.metrics.decoded import MODEL_SEPARATOR, parse_decoder_name
 from fsdpo_bench.metrics.numbers import format_points
 from fsdpo_bench.metrics.results import AccuracyResult, Results, TaskResults

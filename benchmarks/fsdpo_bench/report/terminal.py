@@ -1,7 +1,7 @@
 """Report on datasets, or on the comparison of two, in the terminal."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from fsdpo_cards.render import format_amount
@@ -16,10 +16,8 @@ from fsdpo_bench.metrics.compare import (
 )
 from fsdpo_bench.metrics.decoded import LIKELIHOOD_DECODER, parse_decoder_name
 from fsdpo_bench.metrics.disagreements import VerdictComparison
-from fsdpo_bench.metrics.likelihood import sample_likelihoods
-from fsdpo_bench.metrics.measure import Decoded, MeasureSpec, decode_pool, measure
 from fsdpo_bench.metrics.numbers import format_points, number_rows
-from fsdpo_bench.metrics.pools import Pool, load_pools, question_key
+from fsdpo_bench.metrics.pools import load_pools
 from fsdpo_bench.metrics.results import (
     AccuracyDrop,
     AccuracyResult,
@@ -30,7 +28,7 @@ from fsdpo_bench.metrics.results import (
 from fsdpo_bench.report.choice_tables import choice_tables, listed_decoders
 from fsdpo_bench.report.comparison_page import render_comparison
 from fsdpo_bench.report.comparison_table import DIFF_COLUMNS, comparison_rows
-from fsdpo_bench.report.render import write_report
+from fsdpo_bench.report.reports import Report
 from fsdpo_bench.report.tables import (
     check_names,
     print_json,
@@ -38,90 +36,9 @@ from fsdpo_bench.report.tables import (
     print_text,
     split_names,
 )
-from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.progress import NO_PROGRESS, Progress
-from fsdpo_data.problems.load import load_problems
 
 _MAX_QUESTION_CHARS = 90  #: Characters of a question in the lists of problems.
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """The datasets of a report and their results."""
-
-    pool: Pool  #: The datasets.
-    results: Results  #: Their results.
-    decoded: Decoded  #: The choices of decoders.
-    folder: Path | None  #: Folder with the written files; None if nothing was written.
-
-
-def make_reports(
-    paths: Sequence[Path],
-    spec: MeasureSpec,
-    *,
-    problems: Path | None = None,
-    policies: Sequence[str] = (),
-    out: Path | None = None,
-    budget_bytes: int,
-    warn: Callable[[str], None],
-    progress: Progress = NO_PROGRESS,
-) -> list[Report]:
-    """Measure runs and datasets, and write the reports.
-
-    The report of a single run is in its folder.
-
-    Args:
-        paths: Folders of runs and of sealed datasets. Datasets with equal solutions are one pool.
-        spec: What is measured.
-        problems: File of problems; only these problems count, by their questions.
-        policies: The model of each pool, for the choice by likelihood; empty to leave it out.
-        out: Folder of the files; None for the folder of a single run.
-        budget_bytes: Bytes of text in the problem list of ``report.html``.
-        warn: Called with a message if a plot fails.
-        progress: Receives the progress of the measurement.
-
-    Raises:
-        InputError: if the datasets cannot be measured.
-        SchemaError: if a dataset is not sealed, or its files were changed.
-    """
-    if not paths:
-        raise InputError("nothing to measure: give at least one run or dataset.", field="data")
-    progress.phase("read", 1)
-    pools = load_pools(paths, _questions(problems))
-    if policies and len(policies) != len(pools):
-        raise InputError(
-            f"{len(policies)} models for {len(pools)} sets of samples. Give the model of each.",
-            field="likelihood",
-        )
-    if out is not None and len(pools) > 1:
-        raise InputError(
-            f"a folder has one report, but these are {len(pools)} sets of samples. Report on each.",
-            field="out",
-            value=out,
-        )
-    progress.phase("measure", len(pools))
-    reports = []
-    for index, pool in enumerate(pools):
-        likelihoods = sample_likelihoods(pool, policies[index]) if policies else None
-        decoded = decode_pool(pool, spec, likelihoods)
-        results = measure(pool, spec, decoded)
-        is_only_run = len(paths) == 1 and pool.run is not None and problems is None
-        folder = out or (paths[0] if is_only_run else None)
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_report(folder, pool, results, decoded, budget_bytes=budget_bytes, warn=warn)
-        reports.append(Report(pool, results, decoded, folder))
-        progress.advance(1)
-    return reports
-
-
-def _questions(file: Path | None) -> frozenset[str] | None:
-    """Return the questions of a file of problems, without white space; None without a file."""
-    if file is None:
-        return None
-    problems = load_problems([str(file)]).problems
-    return frozenset(question_key(problem.question) for problem in problems)
 
 
 def print_reports(reports: Sequence[Report], *, as_json: bool) -> None:

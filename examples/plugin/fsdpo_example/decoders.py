@@ -1,6 +1,6 @@
 """A decoder that chooses the shortest of K samples."""
 
-from fsdpo_bench.decoders import Candidates, Decoder
+from fsdpo_bench.decoders.decoders import Candidates, Decoder
 
 
 def choose_shortest(candidates: Candidates) -> int:

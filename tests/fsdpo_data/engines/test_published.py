@@ -25,6 +25,7 @@ from scored import worst  # noqa: E402
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
 from fsdpo_data.core.identity import ModelRef, file_sha256  # noqa: E402
+from fsdpo_data.engines.choose_engine import select_scorer  # noqa: E402
 from fsdpo_data.engines.load import load_scorer  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import Scorer, ScorerInput  # noqa: E402
@@ -35,7 +36,6 @@ from fsdpo_data.engines.scorers.prm_formats import (  # noqa: E402
     get_prm_format,
 )
 from fsdpo_data.engines.scorers.published import PrmHead, load_prm  # noqa: E402
-from fsdpo_data.engines.selection import select_scorer  # noqa: E402
 from fsdpo_data.engines.weights import resolve_prm  # noqa: E402
 from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
 from fsdpo_data.models.untrusted import read_tokenizer  # noqa: E402
@@ -739,7 +739,7 @@ def test_one_output_for_a_sigmoid_and_known_label_tokens(tmp_path: Path) -> None
 
 
 def test_published_heads_use_vllm_only_if_it_is_selected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsdpo_data.engines.selection.resolve_engine", lambda *_: "vllm")
+    monkeypatch.setattr("fsdpo_data.engines.choose_engine.resolve_engine", lambda *_: "vllm")
     own_weights = ResolvedWeights(ModelRef("mine", "0"), "mine")
     published_weights = PublishedPrm(
         ModelRef("theirs", "0"), "theirs", prm_format=PRM_FORMATS["qwen"]

@@ -21,10 +21,10 @@ from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.engines.choose_engine import select_sampler
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.ray import Placement, ReplicaPool
 from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
-from fsdpo_data.engines.selection import select_sampler
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.stages.pipeline import BuildOptions
 

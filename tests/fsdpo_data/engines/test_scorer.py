@@ -23,11 +23,11 @@ from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError  # n
 from fsdpo_data.core.progress import LineProgress  # noqa: E402
 from fsdpo_data.dataset.stage import derive_dataset  # noqa: E402
 from fsdpo_data.dataset.validate import validate  # noqa: E402
+from fsdpo_data.engines.choose_engine import resolve_engine  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
 from fsdpo_data.engines.scorers.prm import PrmScorer  # noqa: E402
 from fsdpo_data.engines.scorers.token_scorer import length_batches  # noqa: E402
-from fsdpo_data.engines.selection import resolve_engine  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
 from fsdpo_data.engines.weights import resolve_prm  # noqa: E402
 from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
@@ -101,7 +101,7 @@ def test_on_cpus_scorers_use_transformers_even_with_vllm_installed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("fsdpo_data.engines.samplers.vllm.is_vllm_usable", lambda *, on_cpu: on_cpu)
-    monkeypatch.setattr("fsdpo_data.engines.selection.find_spec", lambda _: "installed")
+    monkeypatch.setattr("fsdpo_data.engines.choose_engine.find_spec", lambda _: "installed")
     assert resolve_engine("auto", "auto", "scorer") == "transformers"
     assert resolve_engine("auto", "auto", "sampler") == "vllm"
     assert resolve_engine("vllm", "auto", "scorer") == "vllm"

@@ -1,0 +1,237 @@
+"""Decoders: procedures that choose one solution of a problem, and the names of their results.
+
+A decoder with its parameters gives one result of a report, such as ``bon@5:min``. This module alone
+writes and reads these names. To add a decoder, register one more :class:`Decoder`, here or in a
+plug-in. Results list the decoders in the order of this file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from string import Formatter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from fsdpo_bench.decoders.choices import (
+    ChoiceDistribution,
+    best_of_n,
+    distribute_best_of_n,
+    distribute_first,
+    distribute_vote,
+    vote,
+    weighted_vote,
+)
+from fsdpo_data.core.entities import Solution
+from fsdpo_data.core.registry import Registry
+
+if TYPE_CHECKING:
+    import numpy as np
+
+#: The solutions from which a decoder chooses: ``samples`` that several decoders share, or the ones
+#: that ``greedy`` decoding or a ``beam`` search generates for this decoder.
+Origin = Literal["samples", "greedy", "beam"]
+
+
+class ParameterFormat(NamedTuple):
+    """The form of a parameter in result names."""
+
+    pattern: str  #: Regular expression of its text.
+    convert: Callable[[str], Any]  #: Function from the text to the value.
+
+
+_COUNT_FORMAT = ParameterFormat(r"[1-9]\d{0,8}", int)
+#: The parameters of decoders; they are fields of :class:`DecoderSetup`.
+PARAMETERS: Mapping[str, ParameterFormat] = {
+    "k": _COUNT_FORMAT,
+    "aggregate": ParameterFormat(r"[\w.-]+", str),
+    "b1": _COUNT_FORMAT,
+    "b2": _COUNT_FORMAT,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """The K solutions of a problem from which a decoder chooses one."""
+
+    solutions: Sequence[Solution]  #: The solutions; a choice may not read their verdicts.
+    #: Class of equivalent answers of each solution; ``NO_ANSWER`` for a solution without a vote.
+    answer_classes: Sequence[int]
+    #: The aggregated step rewards of each solution; None for a solution without rewards.
+    rewards: Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decoder:
+    """A procedure that chooses one solution per problem."""
+
+    name: str  #: Name on the command line, and first part of result names.
+    title: str  #: Explanation in reports and cards.
+    description: str  #: Explanation in ``--help`` and in error messages.
+    #: Returns the index of the chosen solution, or None if it chooses none, which counts as wrong.
+    choose: Callable[[Candidates], int | None]
+    #: Returns the distribution of the same choice from answer classes of shape (P, M), rewards of
+    #: this shape, and subsets of K samples of shape (R, M). None to call ``choose`` for each
+    #: subset, which is slower.
+    distribute: Callable[[np.ndarray, np.ndarray, np.ndarray], ChoiceDistribution] | None = None
+    #: Format of the parameters in result names, such as ``@{k}:{aggregate}``; empty without
+    #: parameters.
+    suffix: str = ""
+    origin: Origin = "samples"  #: The solutions from which it chooses.
+    #: Whether it needs step rewards. Its cost then includes the reward model.
+    needs_rewards: bool = False
+    needs_probabilities: bool = False  #: Whether the rewards must be probabilities.
+    #: Options of beam search that it reads, besides its parameters. Others are refused.
+    options: Sequence[str] = ()
+    metric: str = ""  #: Name of its accuracy as a metric: ``maj`` for ``maj@K``; empty for none.
+    colour: int = 6  #: Number of its colour in reports, from 1 to 6.
+
+    def __post_init__(self) -> None:
+        """Check the fields that depend on each other."""
+        if self.suffix and (self.suffix[0] != "@" or not {*self.parameters} <= {*PARAMETERS}):
+            names = ", ".join(f"{{{name}}}" for name in PARAMETERS)
+            raise ValueError(f"decoder {self.name!r}: expected a suffix of @ and {names}")
+
+    @property
+    def parameters(self) -> list[str]:
+        """Names of the parameters, in the order of the result name."""
+        return [name for _, name, _, _ in Formatter().parse(self.suffix) if name]
+
+    @property
+    def form(self) -> str:
+        """The form of the result names, such as ``sbs@B1,B2``, for readers."""
+        return self.name + self.suffix.format(**{name: name.upper() for name in PARAMETERS})
+
+    def parse_suffix(self, suffix: str) -> DecoderSetup | None:
+        """Return the decoder with the parameters of a result name; None if they do not fit."""
+        pattern = ""
+        for text, name, _, _ in Formatter().parse(self.suffix):
+            pattern += re.escape(text) + (f"(?P<{name}>{PARAMETERS[name].pattern})" if name else "")
+        match = re.fullmatch(pattern, suffix)
+        if match is None:
+            return None
+        values = {name: PARAMETERS[name].convert(text) for name, text in match.groupdict().items()}
+        return DecoderSetup(self, **values)
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderSetup:
+    """A decoder with the values of its parameters: one result of a report."""
+
+    decoder: Decoder  #: The decoder.
+    k: int = 1  #: Number of solutions to choose from; 1 if the decoder has no such parameter.
+    aggregate: str = ""  #: Aggregate of step rewards; empty if the decoder has no such parameter.
+    b1: int = 0  #: Next steps per solution of a beam; 0 if the decoder has no such parameter.
+    b2: int = 0  #: Size of the beam; 0 if the decoder has no such parameter.
+
+    @property
+    def name(self) -> str:
+        """Name of the result, such as ``greedy``, ``sc@5``, ``bon@5:min`` and ``sbs@5,1``."""
+        values = {name: getattr(self, name) for name in PARAMETERS}
+        return self.decoder.name + self.decoder.suffix.format(**values)
+
+    @property
+    def part(self) -> str:
+        """Name of the dataset in a run with the solutions: ``samples``, or the result name."""
+        return "samples" if self.decoder.origin == "samples" else self.name
+
+
+DECODERS: Registry[Decoder] = Registry("decoder", Decoder, group="fsdpo.decoders")
+
+
+def parse_result_name(name: str) -> DecoderSetup | None:
+    """Return the decoder and the parameters of a result name; None for an unknown decoder."""
+    decoder_name, at_sign, parameters = name.partition("@")
+    if decoder_name not in DECODERS:
+        return None
+    return DECODERS[decoder_name].parse_suffix(at_sign + parameters)
+
+
+def _choose_first(candidates: Candidates) -> int:
+    """Choose the first solution."""
+    return 0
+
+
+def _distribute_first(
+    class_PM: np.ndarray, reward_PM: np.ndarray, member_RM: np.ndarray
+) -> ChoiceDistribution:
+    """Return the distribution of :func:`_choose_first`."""
+    return distribute_first(class_PM.shape)
+
+
+DECODERS.register(
+    Decoder(
+        name="greedy",
+        title="one solution by greedy decoding",
+        description="the most likely token at every step",
+        choose=_choose_first,
+        distribute=_distribute_first,
+        origin="greedy",
+        colour=1,
+    )
+)
+DECODERS.register(
+    Decoder(
+        name="first",
+        title="one random sample: the first one",
+        description="the first of the samples or of the recorded responses",
+        choose=_choose_first,
+        distribute=_distribute_first,
+        colour=1,
+    )
+)
+DECODERS.register(
+    Decoder(
+        name="sc",
+        title="the most frequent answer of K samples (self-consistency)",
+        description="self-consistency: the majority of K samples",
+        suffix="@{k}",
+        choose=lambda candidates: vote(candidates.answer_classes),
+        distribute=lambda class_PM, _, member_RM: distribute_vote(class_PM, member_RM),
+        metric="maj",
+        colour=2,
+    )
+)
+DECODERS.register(
+    Decoder(
+        name="weighted",
+        title="a vote of K samples, weighted by their rewards",
+        description="a majority weighted by the aggregated step rewards",
+        suffix="@{k}:{aggregate}",
+        choose=lambda candidates: weighted_vote(candidates.answer_classes, candidates.rewards),
+        distribute=lambda class_PM, reward_PM, member_RM: distribute_vote(
+            class_PM, member_RM, reward_PM
+        ),
+        needs_rewards=True,
+        needs_probabilities=True,
+        colour=3,
+    )
+)
+DECODERS.register(
+    Decoder(
+        name="bon",
+        title="the sample with the highest reward (best-of-N)",
+        description="best-of-N: the sample with the best aggregated step rewards",
+        suffix="@{k}:{aggregate}",
+        choose=lambda candidates: best_of_n(candidates.rewards),
+        distribute=lambda _, reward_PM, member_RM: distribute_best_of_n(
+            reward_PM, int(member_RM[0].sum())
+        ),
+        needs_rewards=True,
+        colour=4,
+    )
+)
+DECODERS.register(
+    Decoder(
+        name="sbs",
+        title="step-wise beam search",
+        description="step-wise beam search",
+        suffix="@{b1},{b2}",
+        choose=_choose_first,
+        distribute=_distribute_first,
+        origin="beam",
+        needs_rewards=True,
+        options=("first_keep", "beam_aggregate", "max_steps", "step_tokens"),
+        colour=5,
+    )
+)
