@@ -24,7 +24,10 @@ from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights
 
 ALL_DECODERS = "greedy,first,sc,weighted,bon,sbs"
 #: Files of a dataset that contain the seconds of a model that runs.
-TIMED_FILES = ("completions.jsonl", "manifest.json", "README.md", ".lock")
+TIMED_FILES = (
+    *("completions.jsonl", "manifest.json", "README.md", ".lock"),
+    *("results.json", "report.md", "report.html"),
+)
 SAMPLER_ENGINE: Mapping[str, str] = {"name": "replay", "dtype": "auto"}
 SCORER_ENGINE: Mapping[str, str] = {"name": "transformers", "dtype": "auto"}
 

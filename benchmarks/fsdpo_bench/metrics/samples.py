@@ -78,7 +78,7 @@ class Samples:
     @cached_property
     def is_correct_PM(self) -> np.ndarray:
         """Whether each solution is correct; undecided answers and timeouts are wrong."""
-        return np.equal(self.outcome_PM, "correct").astype(bool)
+        return np.isin(self.outcome_PM, ("correct",))
 
     @cached_property
     def is_unknown_PM(self) -> np.ndarray:
@@ -88,8 +88,7 @@ class Samples:
     @cached_property
     def counts_P(self) -> np.ndarray:
         """Whether each problem counts."""
-        counts_P: np.ndarray = ~np.isin(self.outcome_PM, UNCOUNTED_OUTCOMES).any(axis=1)
-        return counts_P
+        return np.isin(self.outcome_PM, UNCOUNTED_OUTCOMES).sum(axis=1) == 0
 
     def clusters(self, selected_P: np.ndarray) -> list[str] | None:
         """Return the cluster of each selected problem; None if one of them has no cluster."""
