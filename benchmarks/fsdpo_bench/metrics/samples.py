@@ -88,7 +88,9 @@ class Samples:
     @cached_property
     def counts_P(self) -> np.ndarray:
         """Whether each problem counts."""
-        return np.isin(self.outcome_PM, UNCOUNTED_OUTCOMES).sum(axis=1) == 0
+        counts_P = np.ones(len(self.problems), dtype=bool)
+        counts_P[np.isin(self.outcome_PM, UNCOUNTED_OUTCOMES).any(axis=1)] = False
+        return counts_P
 
     def clusters(self, selected_P: np.ndarray) -> list[str] | None:
         """Return the cluster of each selected problem; None if one of them has no cluster."""
