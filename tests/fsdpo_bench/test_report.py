@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from bench_runs import (
     HOSTILE,
@@ -25,6 +26,7 @@ from bench_runs import (
 )
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.metrics.decoded import DecodedSamples
+from fsdpo_bench.metrics.disagreements import RECORDED_COLUMN
 from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool
 from fsdpo_bench.metrics.numbers import NUMBERS, ReportNumber, number_rows
 from fsdpo_bench.metrics.results import Results, read_results
@@ -39,6 +41,7 @@ from typer.testing import CliRunner
 
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.dataset.schema import Column
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_data.problems.embedded import PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
@@ -472,6 +475,28 @@ def test_recorded_verdicts_are_needed_for_disagreements(tmp_path: Path) -> None:
     first, _ = two_datasets(tmp_path)
     result = CliRunner().invoke(app, ["report", str(first), "--disagreements"])
     assert "has no recorded verdicts" in str(result.exception)
+
+
+def test_disagreements_with_recorded_verdicts_are_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An undecided answer has no verdict to compare, and neither has a row without a record."""
+    problem = make_problem(1)
+    root = write_dataset(tmp_path / "d", [problem], make_solutions(problem, "ciucc"))
+    file = root / "solutions/0.parquet"
+    recorded = pl.Series(RECORDED_COLUMN, [False, False, True, None, True])
+    pl.read_parquet(file).drop(RECORDED_COLUMN, strict=False).with_columns(recorded).write_parquet(
+        file
+    )
+    column = Column(RECORDED_COLUMN, "bool", nullable=True)
+    monkeypatch.setattr(
+        "fsdpo_bench.metrics.disagreements.config_columns", lambda config: (column,)
+    )
+    output = invoke("report", root, "--disagreements")
+    assert "1 of 3 recorded verdicts differ" in output
+    assert "gold '11', answer '11': correct, recorded as incorrect  What is 1 + 10?" in output
+    [content] = json.loads(invoke("report", root, "--disagreements", "--json")).values()
+    assert content["compared"] == 3 and len(content["disagreements"]) == 1
 
 
 def test_a_run_without_costs_has_no_table_of_costs(tmp_path: Path) -> None:

@@ -78,8 +78,7 @@ class Samples:
     @cached_property
     def is_correct_PM(self) -> np.ndarray:
         """Whether each solution is correct; undecided answers and timeouts are wrong."""
-        is_correct_PM: np.ndarray = np.equal(self.outcome_PM, "correct").astype(bool)
-        return is_correct_PM
+        return np.isin(self.outcome_PM, ("correct",))
 
     @cached_property
     def is_unknown_PM(self) -> np.ndarray:
@@ -89,8 +88,8 @@ class Samples:
     @cached_property
     def counts_P(self) -> np.ndarray:
         """Whether each problem counts."""
-        is_uncounted_PM: np.ndarray = np.isin(self.outcome_PM, UNCOUNTED_OUTCOMES)
-        counts_P: np.ndarray = np.logical_not(is_uncounted_PM.any(axis=1))
+        counts_P = np.ones(len(self.problems), dtype=bool)
+        counts_P[np.isin(self.outcome_PM, UNCOUNTED_OUTCOMES).any(axis=1)] = False
         return counts_P
 
     def clusters(self, selected_P: np.ndarray) -> list[str] | None:

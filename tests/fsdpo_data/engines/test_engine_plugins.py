@@ -27,6 +27,7 @@ from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.ray import Placement, ReplicaPool
 from fsdpo_data.engines.registry import SAMPLERS, SCORERS, choose_engine, scorer_engine_for
 from fsdpo_data.engines.resolved import resolve_reward_model
+from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
@@ -95,7 +96,7 @@ def test_a_build_and_its_scores(plugin: Path, checkpoint: Path, tmp_path: Path) 
 
 def test_a_scorer_recognises_its_checkpoint(plugin: Path, checkpoint: Path) -> None:
     weights = resolve_prm(str(checkpoint), ScorerOptions(engine="short"))
-    assert type(weights) is ResolvedWeights
+    assert isinstance(weights, ResolvedWeights) and not isinstance(weights, PublishedPrm)
     with pytest.raises(InputError, match="the checkpoint has ShortReward"):
         resolve_prm(str(checkpoint), ScorerOptions())
 
