@@ -237,28 +237,8 @@ def _add_verdicts(tally: Tally, solutions: Sequence[Solution], verdicts: Sequenc
         )
 
 
-class GradeOptions(StageOptions, AnswerJudgeOptions):
-    r"""Grade the solutions of a dataset again, without sampling, and report the changes.
-
-    Labels follow the new outcomes. Preference pairs depend on the old outcomes and are removed. A
-    judge may decide the answers that the grader leaves undecided.
-
-    Examples:
-        Use the default grader of this release:
-
-            fsdpo-data grade runs/a --out runs/a-regraded
-
-        Accept numbers within a relative tolerance of 1 %:
-
-            fsdpo-data grade runs/a --out runs/tolerant --grader math@5+tolerance=0.01
-
-        Ask a judge about undecided answers:
-
-            fsdpo-data grade runs/a --out runs/judged --judge Qwen/Qwen2.5-7B-Instruct
-
-            fsdpo-data grade runs/a --out runs/judged --judge NAME --judge-engine openai \
-              --judge-base-url http://HOST:8000/v1 --judge-api chat
-    """
+class GradingOptions(AnswerJudgeOptions):
+    """The grader, and the judge of the answers that it leaves undecided."""
 
     grader: Annotated[str | None, Option(default_text="the grader of this release")] = None
     """Full name of a grader."""
@@ -268,6 +248,14 @@ class GradeOptions(StageOptions, AnswerJudgeOptions):
     """
     workers: Workers = None
     """Number of processes that grade."""
+
+
+class GradeOptions(StageOptions, GradingOptions):
+    """Grade the solutions of a dataset again, without sampling, and report the changes.
+
+    Labels follow the new outcomes. Preference pairs depend on the old outcomes and are removed. A
+    judge may decide the answers that the grader leaves undecided.
+    """
 
 
 def make_grade_stage(options: GradeOptions) -> GradeStage:

@@ -21,10 +21,9 @@ from fsdpo_data.core.options import Option, check_read_options
 from fsdpo_data.core.row_files import data_suffix
 from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.dataset.stage_registry import STAGES
-from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
-from fsdpo_data.engines.options import Resume, Workers
+from fsdpo_data.engines.options import Resume
 from fsdpo_data.exchange.response_formats import ResponseReading
-from fsdpo_data.stages.grade import GradeOptions
+from fsdpo_data.stages.grade import GradeOptions, GradingOptions
 
 #: Options that only some kinds of input read.
 _READ_OPTIONS: Mapping[str, Sequence[str]] = {
@@ -34,7 +33,7 @@ _READ_OPTIONS: Mapping[str, Sequence[str]] = {
 }
 
 
-class GradeCommandOptions(AnswerJudgeOptions, ResponseReading):
+class GradeCommandOptions(GradingOptions, ResponseReading):
     r"""Grade a dataset again, a file of responses, or one response.
 
     Grading a dataset writes a new dataset without sampling, and reports the changes. Its labels
@@ -76,14 +75,6 @@ class GradeCommandOptions(AnswerJudgeOptions, ResponseReading):
         None
     )
     """Grade one response, and explain the verdict."""
-    grader: Annotated[str | None, Option(default_text="the grader of this release")] = None
-    """Full name of a grader."""
-    grade_thinking: bool = False
-    """If a solution has no text after its thinking, grade the answer that the thinking marks, for
-    example in a box. By default such a solution has no answer.
-    """
-    workers: Workers = None
-    """Number of processes that grade."""
     resume: Resume = False
     """Continue the run in `out`."""
     show: Annotated[int, Field(ge=0), Option(in_digest=False)] = 10

@@ -15,6 +15,7 @@ from helpers import small_build
 
 import fsdpo_data as fd
 from fsdpo_data.cli.app import app
+from fsdpo_data.cli.commands.grade import GradeCommandOptions
 from fsdpo_data.core.options import split_docstring
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.registry import Registry
@@ -152,7 +153,8 @@ def test_a_broken_plugin_stops_only_its_own_command(
 
 
 def test_examples_come_from_the_docstring() -> None:
-    summary, examples = split_docstring(GradeOptions)
+    summary, _ = split_docstring(GradeOptions)
+    _, examples = split_docstring(GradeCommandOptions)
     assert summary.startswith("Grade the solutions of a dataset again")
     assert examples.startswith("Use the default grader of this release:\n\n")
     assert split_docstring(StageOptions)[1] == ""
