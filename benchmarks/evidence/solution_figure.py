@@ -37,9 +37,9 @@ class Row(NamedTuple):
 def reward_colour(reward: float) -> str:
     """Return the colour of a reward in [0, 1], between the colours of 0, 0.5 and 1."""
     position = min(max(reward, 0.0), 1.0) * 2
-    start = COLOURS[min(int(position), 1)]
-    end = COLOURS[min(int(position), 1) + 1]
-    share = position - min(int(position), 1)
+    lower = min(int(position), 1)
+    start, end = COLOURS[lower : lower + 2]
+    share = position - lower
     red, green, blue = (round(a + share * (b - a)) for a, b in zip(start, end, strict=True))
     return f"#{red:02x}{green:02x}{blue:02x}"
 

@@ -5,7 +5,6 @@ solutions of its own. All of them share the loaded models. ``run.json``, which i
 lists them.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -25,7 +24,7 @@ from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.progress import Progress, progress
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import MANIFEST_FILE, lock_run_directory
-from fsdpo_data.dataset.stage import Stage, discard_dataset, run_stages, stage_specs
+from fsdpo_data.dataset.stage import Stage, discard_dataset, run_stages
 from fsdpo_data.engines.answer_judge import AnswerJudge, resolve_answer_judge
 from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.resolved import (
@@ -74,10 +73,7 @@ class BenchmarkRun:
     @property
     def config(self) -> dict[str, Any]:
         """Everything that decides the content of the run, as plain JSON."""
-        parts = {
-            name: {"build": part.job.config, "stages": stage_specs(part.stages)}
-            for name, part in self.parts.items()
-        }
+        parts = {name: part.job.config_with(part.stages) for name, part in self.parts.items()}
         config: dict[str, Any] = {**self.record.model_dump(mode="json"), "parts": parts}
         if self.answer_judge is not None:
             config["answer_judge"] = self.answer_judge.spec()
@@ -87,8 +83,7 @@ class BenchmarkRun:
     def default_out(self) -> Path:
         """``runs/bench-MODEL-DIGEST``."""
         first_part = next(iter(self.parts.values()))
-        name = re.sub(r"[^\w.-]+", "-", first_part.job.spec.model.name).strip("-.") or "model"
-        return Path("runs") / f"bench-{name}-{digest(self.config)[:8]}"
+        return Path("runs") / f"bench-{first_part.job.model_folder}-{digest(self.config)[:8]}"
 
 
 def run_benchmarks(options: RunOptions, warn: Warn = _ignore_warning) -> Path:
@@ -379,7 +374,7 @@ def _judge_part(
     part: RunPart, stage: GradeStage, source: Path, out: Path, progress: Progress
 ) -> None:
     """Write the dataset of a part with the decisions of a judge."""
-    config = {"build": part.job.config, "stages": stage_specs([*part.stages, stage])}
+    config = part.job.config_with([*part.stages, stage])
     with lock_run_directory(out, config, resume=True):
         is_sealed = (out / MANIFEST_FILE).exists()
         if is_sealed and read_manifest(out).parent != read_manifest(source).digest:

@@ -64,18 +64,6 @@ def read_outputs(
     return responses
 
 
-def has_output_format(file: Path) -> bool:
-    """Return whether the first row of a file has a known response format with golds.
-
-    Raises:
-        InputError: if the file does not exist.
-    """
-    first_record = next(iter(read_records(file)), None)
-    if first_record is None:
-        return False
-    return find_response_format(first_record.fields, requires_gold=True) is not None
-
-
 @dataclass(frozen=True, slots=True)
 class GradedResponse:
     """A recorded response with our verdicts."""

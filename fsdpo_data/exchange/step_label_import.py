@@ -84,22 +84,7 @@ def import_dataset(
             problem = Problem(solution.question, solution.gold, source.name, "train")
             prompt = solution.prompt or prompt_template.render(solution.question)
             spool.add(problem, prompt, _completion(solution))
-        revision = f"sha256:{file_sha256(source)}"
-        spec = BuildSpec(
-            model=ModelRef(UNKNOWN, UNKNOWN),
-            sources=(SourceRef(source.name, revision, "train"),),
-            template=prompt_template,
-            sampling=SamplingSpec(n=max(spool.counts.values())),
-            unknown_fields=DeclaredSampling().unknown_fields,
-            engine={"name": ENGINE, "dtype": UNKNOWN, "recording": revision},
-            segmenter=RECORDED_STEPS,
-            grader=NO_GRADER,
-            step_labels={
-                "format": label_format.name,
-                "meaning": label_format.label_meaning,
-                "drops": label_format.drops,
-            },
-        )
+        spec = _import_spec(source, label_format, prompt_template, max(spool.counts.values()))
         stats = StepLabelStats(
             rows=result.read,
             steps=result.steps.total(),
@@ -116,6 +101,35 @@ def import_dataset(
             step_labels=stats,
         )
         return manifest, result
+
+
+def _import_spec(
+    source: Path, label_format: StepLabelFormat, template: Template, n_samples: int
+) -> BuildSpec:
+    """Return the identity of a dataset of step labels.
+
+    Args:
+        source: The file.
+        label_format: Its format.
+        template: The template of the prompts.
+        n_samples: Largest number of solutions of a problem.
+    """
+    revision = f"sha256:{file_sha256(source)}"
+    return BuildSpec(
+        model=ModelRef(UNKNOWN, UNKNOWN),
+        sources=(SourceRef(source.name, revision, "train"),),
+        template=template,
+        sampling=SamplingSpec(n=n_samples),
+        unknown_fields=DeclaredSampling().unknown_fields,
+        engine={"name": ENGINE, "dtype": UNKNOWN, "recording": revision},
+        segmenter=RECORDED_STEPS,
+        grader=NO_GRADER,
+        step_labels={
+            "format": label_format.name,
+            "meaning": label_format.label_meaning,
+            "drops": label_format.drops,
+        },
+    )
 
 
 def _completion(solution: RecordedResponse) -> Completion:

@@ -18,7 +18,6 @@ from multiprocessing.process import BaseProcess
 from typing import Self
 
 from fsdpo_data.answers import Grader, GradingRequest, Verdict
-from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.workers import SPAWN_CONTEXT, exit_with_parent
 
@@ -200,14 +199,3 @@ def open_grader(
         return
     with GraderPool(make_grader, workers) as pool:
         yield pool
-
-
-def grade_requests(requests: Sequence[GradingRequest], workers: int | None = None) -> list[Verdict]:
-    """Grade responses with the strict grader of this release, in worker processes if they are many.
-
-    Args:
-        requests: The responses with their golds and tolerances.
-        workers: The number of processes. None starts one per CPU core.
-    """
-    with open_grader(get_grader, len(requests), workers) as grader:
-        return grader.grade(requests)

@@ -32,6 +32,7 @@ from fsdpo_data.core.sampling import (
 )
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, ContinuationStats
+from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import DatasetDraft
 from fsdpo_data.engines.choose_engine import select_sampler
@@ -41,7 +42,7 @@ from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.weights import resolve_sampler_weights
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.models.resolve import ResolvedWeights
-from fsdpo_data.stages.grading_requests import grading_request, read_problems
+from fsdpo_data.stages.grading_requests import grading_request
 from fsdpo_data.stages.sample import ignore_new_records, sample_missing
 
 log = logging.getLogger(__name__)

@@ -28,6 +28,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, AccuracyStats, RegradeStats
+from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
@@ -41,7 +42,7 @@ from fsdpo_data.engines.answer_judge_formats import add_answer_options
 from fsdpo_data.engines.options import Workers
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.stages.answer_judge import JudgeSession, open_judge_session
-from fsdpo_data.stages.grading_requests import grading_request, read_problems
+from fsdpo_data.stages.grading_requests import grading_request
 from fsdpo_data.steps.rewards import outcome_labels
 
 

@@ -1,23 +1,8 @@
 """The request to grade a solution: the golds and the tolerance of its problem, and its text."""
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from fsdpo_data.answers import GradingRequest
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.dataset.schema import parse_metadata, scan_rows
 from fsdpo_data.models.thinking import find_thinking
-
-
-def read_problems(files: Sequence[Path]) -> dict[str, Problem]:
-    """Return the problems in files of a sealed dataset, by problem id."""
-    problems = {}
-    for row in collect_rows(scan_rows("problems", files)).iter_rows(named=True):
-        problem_id = row.pop("problem_id")
-        metadata = parse_metadata(problem_id, row.pop("metadata"))
-        problems[problem_id] = Problem(**row, metadata=metadata)
-    return problems
 
 
 def grading_request(

@@ -1,7 +1,6 @@
 """The `build` command: sample, grade and label solutions; with a reward model, score and pair."""
 
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
@@ -406,6 +405,5 @@ def _check_device(options: BuildOptions) -> None:
 
 def _default_out(job: BuildJob, stages: Sequence[Stage] = ()) -> Path:
     """Return ``runs/MODEL-DIGEST``; the digest covers the config and the stages."""
-    name = re.sub(r"[^\w.-]+", "-", job.spec.model.name).strip("-.") or "model"
     key = digest(job.config, stage_specs(stages)) if stages else digest(job.config)
-    return Path("runs") / f"{name}-{key[:8]}"
+    return Path("runs") / f"{job.model_folder}-{key[:8]}"

@@ -1,6 +1,7 @@
 """Build a dataset: sample solutions of problems, annotate them and seal the result."""
 
 import json
+import re
 import shutil
 import time
 from collections import Counter
@@ -143,6 +144,15 @@ class BuildJob:
         """The identity of the run, as plain JSON."""
         return self.spec.config(self.source.problems)
 
+    def config_with(self, stages: Sequence[Stage]) -> dict[str, Any]:
+        """Return the identity of a run with further stages, as plain JSON."""
+        return {"build": self.config, "stages": stage_specs(stages)}
+
+    @property
+    def model_folder(self) -> str:
+        """The name of the model, as a part of the default name of a folder."""
+        return re.sub(r"[^\w.-]+", "-", self.spec.model.name).strip("-.") or "model"
+
 
 def build(
     job: BuildJob,
@@ -172,8 +182,7 @@ def build(
         loaded_samplers.append(sampler)
         return sampler
 
-    config = {"build": job.config, "stages": stage_specs(stages)}
-    with lock_run_directory(out, config, resume=resume):
+    with lock_run_directory(out, job.config_with(stages), resume=resume):
         # The lock has checked the config, so everything in the directory belongs to this run.
         tracked_job = replace(job, make_sampler=make_tracked_sampler)
         _build(

@@ -12,10 +12,10 @@ from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import GoldCorrection, builtin_tasks, suites
 from gold_checks import check_golds
 from typer.testing import CliRunner
+from verdicts import grade_requests
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.stages.grading_requests import grading_request
 
 #: Benchmarks whose golds are all plain numbers.

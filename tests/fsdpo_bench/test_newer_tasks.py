@@ -10,9 +10,9 @@ from fsdpo_bench.tasks.problems import benchmark_problems
 from fsdpo_bench.tasks.table import builtin_tasks, get_task, suites
 from gold_checks import check_golds
 from hub_only import OMNI, save_hub_only
+from verdicts import grade_requests
 
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.stages.grading_requests import grading_request
 
 NEWER = [name for name, task in builtin_tasks().items() if task.files]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
+from verdicts import grade_requests
 
 from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.stages.grading_requests import grading_request
 
 #: ``eval/scoring_examples.json`` of OpenBMB/OlympiadBench at ba5b26a7 (MIT): expected verdicts for

@@ -41,7 +41,6 @@ from typer.testing import CliRunner
 
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.dataset.schema import Column
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_data.problems.embedded import PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
@@ -477,21 +476,13 @@ def test_recorded_verdicts_are_needed_for_disagreements(tmp_path: Path) -> None:
     assert "has no recorded verdicts" in str(result.exception)
 
 
-def test_disagreements_with_recorded_verdicts_are_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disagreements_with_recorded_verdicts_are_listed(tmp_path: Path) -> None:
     """An undecided answer has no verdict to compare, and neither has a row without a record."""
     problem = make_problem(1)
     root = write_dataset(tmp_path / "d", [problem], make_solutions(problem, "ciucc"))
     file = root / "solutions/0.parquet"
     recorded = pl.Series(RECORDED_COLUMN, [False, False, True, None, True])
-    pl.read_parquet(file).drop(RECORDED_COLUMN, strict=False).with_columns(recorded).write_parquet(
-        file
-    )
-    column = Column(RECORDED_COLUMN, "bool", nullable=True)
-    monkeypatch.setattr(
-        "fsdpo_bench.metrics.disagreements.config_columns", lambda config: (column,)
-    )
+    pl.read_parquet(file).with_columns(recorded).write_parquet(file)
     output = invoke("report", root, "--disagreements")
     assert "1 of 3 recorded verdicts differ" in output
     assert "gold '11', answer '11': correct, recorded as incorrect  What is 1 + 10?" in output

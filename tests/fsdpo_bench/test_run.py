@@ -26,12 +26,12 @@ from made_runs import embedded_task, make, prepare, solutions, table_digests
 from paused_commands import kill_when_written
 from random_model import save_random_model, save_random_prm
 from typer.testing import CliRunner
+from verdicts import grade_requests
 
 from fsdpo_data.core.errors import InputError, RunMismatchError
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.scorers import ScorerInput
-from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import CHECKPOINT, resolve, resolve_weights
 from fsdpo_data.problems.benchmark_places import benchmark_places

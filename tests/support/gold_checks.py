@@ -8,11 +8,11 @@ from pathlib import Path
 
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import Task
+from verdicts import grade_requests
 
 from fsdpo_data.answers.comparison.equivalence import comparison_rule
 from fsdpo_data.answers.parsing.read import read
 from fsdpo_data.core.entities import MODEL_FAILURES, UNDECIDED, Problem
-from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.problems.golds import describe_solutions, is_solution
 from fsdpo_data.stages.grading_requests import grading_request
 

@@ -168,7 +168,7 @@ class Inputs:
         """Record continuations of every prefix of the small dataset; half of them are right."""
         import pyarrow.parquet as pq
 
-        from fsdpo_data.stages.grading_requests import read_problems
+        from fsdpo_data.dataset.problem_rows import read_problems
 
         problems = read_problems(sorted(self.path("small").glob("problems/*.parquet")))
         lines: dict[str, bytes] = {}

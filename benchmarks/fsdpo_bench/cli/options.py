@@ -13,7 +13,6 @@ from fsdpo_data.core.sampling import Seed
 
 _POSITIONAL = Option(positional=True)
 _JSON = Option(flags=["--json"], in_digest=False)
-_NOT_IN_DIGEST = Option(in_digest=False)
 
 
 class FetchOptions(Options):

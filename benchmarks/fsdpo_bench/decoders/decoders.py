@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 #: The solutions from which a decoder chooses: ``samples`` that several decoders share, or the ones
 #: that ``greedy`` decoding or a ``beam`` search generates for this decoder.
 Origin = Literal["samples", "greedy", "beam"]
+SAMPLES_PART = "samples"  #: Name of the dataset in a run with the samples that decoders share.
 
 
 class ParameterFormat(NamedTuple):
@@ -132,8 +133,8 @@ class DecoderSetup:
 
     @property
     def part(self) -> str:
-        """Name of the dataset in a run with the solutions: ``samples``, or the result name."""
-        return "samples" if self.decoder.origin == "samples" else self.name
+        """Name of the dataset in a run with the solutions: that of samples, or the result name."""
+        return SAMPLES_PART if self.decoder.origin == "samples" else self.name
 
 
 DECODERS: Registry[Decoder] = Registry("decoder", Decoder, group="fsdpo.decoders")

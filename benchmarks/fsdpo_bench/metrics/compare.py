@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from fsdpo_bench.decoders.decoders import parse_result_name
+from fsdpo_bench.decoders.decoders import SAMPLES_PART, parse_result_name
 from fsdpo_bench.metrics.decoded import (
     DecodedSamples,
     DecoderName,
@@ -20,7 +20,7 @@ from fsdpo_bench.metrics.decoded import (
     select_decoders,
 )
 from fsdpo_bench.metrics.numbers import NUMBERS
-from fsdpo_bench.metrics.pools import SAMPLES_PART, Benchmark, Pool, measurement_settings
+from fsdpo_bench.metrics.pools import Benchmark, Pool, measurement_settings
 from fsdpo_bench.metrics.samples import PlacedProblem, Samples
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError

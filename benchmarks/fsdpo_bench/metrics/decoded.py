@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 
 from fsdpo_bench.decoders.choices import (
     ChoiceDistribution,
@@ -15,6 +15,7 @@ from fsdpo_bench.decoders.choices import (
 )
 from fsdpo_bench.decoders.decoders import (
     DECODERS,
+    SAMPLES_PART,
     Candidates,
     DecoderSetup,
     parse_result_name,
@@ -25,6 +26,7 @@ from fsdpo_bench.metrics.solutions import read_solution_rows
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import Mean, mean_rate
+from fsdpo_data.steps.rewards import AGGREGATES, check_aggregate
 
 #: Text between a result name and its reward model, if a pool has several.
 MODEL_SEPARATOR = " by "
@@ -58,7 +60,7 @@ def parse_decoder_name(name: str) -> DecoderSetup | None:
     return parse_result_name(name.partition(MODEL_SEPARATOR)[0])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class DecodedSamples:
     """What one decoder chooses on one benchmark."""
 
@@ -68,7 +70,7 @@ class DecodedSamples:
     samples: Samples  #: The solutions from which the decoder chooses.
     distribution: ChoiceDistribution  #: Its choices.
 
-    @property
+    @cached_property
     def correct_P(self) -> np.ndarray:
         """Probability that the chosen solution is correct, for each problem."""
         return self.distribution.expected_P(self.samples.is_correct_PM)
@@ -195,8 +197,8 @@ def _choose_from_subsets(
     samples: Samples, setup: DecoderSetup, reward_PM: np.ndarray, member_RM: np.ndarray
 ) -> ChoiceDistribution:
     """Return the distribution of a decoder by calling it for each subset."""
-    solutions = read_solution_rows(samples.root, [placed.problem_id for placed in samples.problems])
     problem_ids = [placed.problem_id for placed in samples.problems]
+    solutions = read_solution_rows(samples.root, problem_ids)
 
     def choose(problem: int, subset: Sequence[int]) -> int | None:
         rewards = [
@@ -270,8 +272,6 @@ def _possible_setups(
     pool: Pool, sizes: Sequence[int], aggregates: Sequence[str]
 ) -> Iterator[DecoderSetup]:
     """Yield the decoders that the datasets of a pool allow, at each N and by each aggregate."""
-    from fsdpo_data.steps.rewards import AGGREGATES, check_aggregate
-
     checked_aggregates = [check_aggregate(name) for name in aggregates or AGGREGATES]
     for decoder in DECODERS.values():
         if decoder.origin != "samples":
@@ -280,7 +280,7 @@ def _possible_setups(
                 if setup is not None and setup.decoder is decoder:
                     yield setup
             continue
-        if "samples" not in pool.parts or (decoder.needs_rewards and not pool.scored):
+        if SAMPLES_PART not in pool.parts or (decoder.needs_rewards and not pool.scored):
             continue
         has_aggregate = "aggregate" in decoder.parameters
         for size in subset_sizes(sizes, pool) if "k" in decoder.parameters else (1,):
@@ -305,10 +305,3 @@ def subset_sizes(sizes: Sequence[int], pool: Pool) -> list[int]:
             value=max(sizes),
         )
     return sorted(set(sizes))
-
-
-def decode_all(
-    benchmark: Benchmark, decoders: Mapping[str, DecoderName], spec: SubsetSpec
-) -> dict[str, DecodedSamples]:
-    """Return the choices of all decoders on a benchmark, by result name."""
-    return {name: decode(benchmark, decoder, spec) for name, decoder in decoders.items()}

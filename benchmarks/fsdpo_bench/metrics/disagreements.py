@@ -10,7 +10,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.schema import config_columns, scan_rows
+from fsdpo_data.dataset.schema import scan_rows
 
 RECORDED_COLUMN = "recorded_correct"  #: Column of solutions with the imported verdicts.
 
@@ -43,9 +43,6 @@ def compare_verdicts(root: Path) -> VerdictComparison:
     Raises:
         InputError: if the dataset has no imported verdicts.
     """
-    has_column = RECORDED_COLUMN in {column.name for column in config_columns("solutions")}
-    if not has_column:
-        raise _no_verdicts_error(root)
     manifest = read_manifest(root)
     problems = scan_rows("problems", manifest.config_paths(root, "problems")).rename(
         {"answer": "gold"}
@@ -59,16 +56,12 @@ def compare_verdicts(root: Path) -> VerdictComparison:
     )
     rows = collect_rows(recorded)
     if not rows.height:
-        raise _no_verdicts_error(root)
+        raise InputError(
+            f"{root} has no recorded verdicts. Import a file whose rows have them.", field="data"
+        )
     decided = rows.filter(pl.col("outcome").is_in(GRADED_OUTCOMES))
     differing = decided.filter((pl.col("outcome") == "correct") != pl.col(RECORDED_COLUMN))
     return VerdictComparison(
         compared=decided.height,
         disagreements=[Disagreement(*row) for row in differing.iter_rows()],
-    )
-
-
-def _no_verdicts_error(root: Path) -> InputError:
-    return InputError(
-        f"{root} has no recorded verdicts. Import a file whose rows have them.", field="data"
     )

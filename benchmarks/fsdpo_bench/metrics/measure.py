@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
+from fsdpo_bench.decoders.decoders import SAMPLES_PART
 from fsdpo_bench.metrics.decoded import (
     DecodedSamples,
     SubsetSpec,
@@ -18,7 +19,6 @@ from fsdpo_bench.metrics.decoded import (
 )
 from fsdpo_bench.metrics.numbers import NUMBERS
 from fsdpo_bench.metrics.pools import (
-    SAMPLES_PART,
     Benchmark,
     Pool,
     judge_stats,

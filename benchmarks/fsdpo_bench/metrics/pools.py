@@ -7,11 +7,11 @@ Other datasets are pools of their own.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsdpo_bench.decoders.decoders import DECODERS, DecoderSetup
+from fsdpo_bench.decoders.decoders import DECODERS, SAMPLES_PART, DecoderSetup
 from fsdpo_bench.metrics.results import MeasuredDataset, MeasurementSettings
 from fsdpo_bench.metrics.samples import (
     PlacedProblem,
@@ -29,8 +29,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats, ScoreSection
-
-SAMPLES_PART = "samples"  #: Name of the part with the samples that decoders share.
+from fsdpo_data.exchange.response_formats import question_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,7 @@ class Benchmark:
     @property
     def main(self) -> Samples:
         """The samples that decoders share; without them, the solutions of the first part."""
-        return self.parts.get(SAMPLES_PART) or next(iter(self.parts.values()))
+        return self.parts[main_part(self.parts)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class Pool:
     @property
     def main_part(self) -> str:
         """Name of the part with samples, or of the first part."""
-        return SAMPLES_PART if SAMPLES_PART in self.parts else next(iter(self.parts))
+        return main_part(self.parts)
 
     @property
     def reward_models(self) -> list[str]:
@@ -91,7 +90,8 @@ def load_pools(paths: Sequence[Path], questions: frozenset[str] | None = None) -
 
     Args:
         paths: Folders of runs and of sealed datasets.
-        questions: The questions that count, by :func:`question_key`; None for all.
+        questions: The questions that count, by
+            :func:`~fsdpo_data.exchange.response_formats.question_key`; None for all.
 
     Raises:
         InputError: if a pool has no problem to measure, or two datasets have different verdicts on
@@ -107,17 +107,15 @@ def load_pools(paths: Sequence[Path], questions: frozenset[str] | None = None) -
     return [_load_pool(group, tables, questions) for group in groups.values()]
 
 
-def question_key(question: str) -> str:
-    """Return a question without white space."""
-    return "".join(question.split())
+def main_part(parts: Iterable[str]) -> str:
+    """Return the name of the part with the samples that decoders share, or of the first part."""
+    names = list(parts)
+    return SAMPLES_PART if SAMPLES_PART in names else names[0]
 
 
 def _main_root(path: Path) -> Path:
     """Return the dataset with the samples of a run, or the dataset itself."""
-    if not is_run(path):
-        return path
-    parts = read_run_record(path).parts
-    return path / (SAMPLES_PART if SAMPLES_PART in parts else parts[0])
+    return path / main_part(read_run_record(path).parts) if is_run(path) else path
 
 
 def _ids_digest(table: SolutionTable) -> str:
@@ -136,7 +134,7 @@ def _load_pool(
     run = read_run_record(first_path) if is_run(first_path) else None
     main_root = _main_root(first_path)
     if run is None:
-        parts = {part_name(read_manifest(main_root)): main_root}
+        parts = {part_name(tables[main_root].manifest): main_root}
     else:
         parts = {name: first_path / name for name in run.parts}
     for root in parts.values():
@@ -145,7 +143,7 @@ def _load_pool(
     roots = [_main_root(path) for path in paths]
     for root in roots:
         check_equal_verdicts(tables[main_root], tables[root])
-    scored = _scored_datasets(roots)
+    scored = _scored_datasets([tables[root] for root in roots])
     benchmarks = _load_benchmarks(parts, scored, tables, run, questions)
     if not benchmarks:
         raise InputError(
@@ -167,20 +165,20 @@ def part_name(manifest: Manifest) -> str:
     return SAMPLES_PART
 
 
-def _scored_datasets(roots: Sequence[Path]) -> dict[str, Path]:
+def _scored_datasets(tables: Sequence[SolutionTable]) -> dict[str, Path]:
     """Return the datasets with step rewards, by the name of the reward model.
 
     If two reward models have the same name, the names are the paths of the datasets.
     """
     names: list[str] = []
     scored_roots: list[Path] = []
-    for root in roots:
-        manifest = read_manifest(root)
-        if manifest.rewards is not None and manifest.rewards.scored:
-            score = manifest.spec.score
+    for table in tables:
+        rewards = table.manifest.rewards
+        if rewards is not None and rewards.scored:
+            score = table.manifest.spec.score
             is_named = score is not None and score.prm.name != UNKNOWN
-            names.append(score.prm.name if score is not None and is_named else root.name)
-            scored_roots.append(root)
+            names.append(score.prm.name if score is not None and is_named else table.root.name)
+            scored_roots.append(table.root)
     if len(set(names)) < len(names):
         names = [str(root) for root in scored_roots]
     return dict(zip(names, scored_roots, strict=True))
@@ -194,10 +192,10 @@ def _load_benchmarks(
     questions: frozenset[str] | None,
 ) -> dict[str, Benchmark]:
     """Return the benchmarks with a problem to measure, by name."""
-    main_root = parts.get(SAMPLES_PART) or next(iter(parts.values()))
+    main_root = parts[main_part(parts)]
     problems_by_benchmark: dict[str, list[PlacedProblem]] = {}
     for root in parts.values():
-        for name, problems in read_places(root, read_manifest(root)).items():
+        for name, problems in read_places(tables[root]).items():
             known_places = {
                 placed.benchmark_place.row for placed in problems_by_benchmark.get(name, ())
             }

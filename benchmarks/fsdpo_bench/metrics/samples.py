@@ -18,7 +18,8 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.schema import parse_metadata, scan_rows
+from fsdpo_data.dataset.problem_rows import read_problems
+from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.problems.benchmark_places import BenchmarkPlace, benchmark_places
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate_expr
@@ -33,13 +34,9 @@ UNKNOWN_OUTCOMES = (UNDECIDED, "timed_out")
 class PlacedProblem(NamedTuple):
     """A problem at one of its places in a benchmark."""
 
+    problem_id: str  #: Id of the problem.
     problem: Problem  #: The problem.
     benchmark_place: BenchmarkPlace  #: Its place.
-
-    @property
-    def problem_id(self) -> str:
-        """Id of the problem."""
-        return self.problem.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,39 +96,12 @@ class Samples:
         ]
         return None if None in clusters else [str(cluster) for cluster in clusters]
 
-    def select_problems(self, indices: Sequence[int]) -> Samples:
-        """Return the samples of some problems, in this order."""
-        rows = np.asarray(indices, dtype=int)
-        return Samples(
-            root=self.root,
-            problems=[self.problems[index] for index in rows],
-            outcome_PM=self.outcome_PM[rows],
-            strict_PM=None if self.strict_PM is None else self.strict_PM[rows],
-            is_judged_PM=self.is_judged_PM[rows],
-            answer_PM=self.answer_PM[rows],
-            class_PM=self.class_PM[rows],
-            tokens_PM=self.tokens_PM[rows],
-            prm_calls_PM=self.prm_calls_PM[rows],
-            rewards={
-                name: Rewards(
-                    model=name,
-                    root=rewards.root,
-                    are_probabilities=rewards.are_probabilities,
-                    by_aggregate={
-                        aggregate: reward_PM[rows]
-                        for aggregate, reward_PM in rewards.by_aggregate.items()
-                    },
-                    steps=[rewards.steps[index] for index in rows],
-                )
-                for name, rewards in self.rewards.items()
-            },
-        )
-
 
 class SolutionTable(NamedTuple):
     """The solutions of a dataset, sorted by problem and sample index."""
 
     root: Path  #: The dataset.
+    manifest: Manifest  #: Its manifest.
     frame: pl.DataFrame  #: The columns that numbers depend on.
     row_by_problem: Mapping[str, int]  #: First row of each problem.
     count_by_problem: Mapping[str, int]  #: Number of solutions of each problem.
@@ -169,27 +139,28 @@ def read_solutions(root: Path) -> SolutionTable:
     ends = np.cumsum(counts["len"].to_numpy()).tolist()
     return SolutionTable(
         root=root,
+        manifest=manifest,
         frame=frame,
         row_by_problem=dict(zip(problem_ids, [0, *ends[:-1]], strict=True)) if ends else {},
         count_by_problem=dict(zip(problem_ids, counts["len"].to_list(), strict=True)),
     )
 
 
-def read_places(root: Path, manifest: Manifest) -> dict[str, list[PlacedProblem]]:
+def read_places(table: SolutionTable) -> dict[str, list[PlacedProblem]]:
     """Return the problems of a dataset by benchmark, each at all of its places, sorted by row.
 
     A dataset without places has one benchmark per source, in the order of its problems.
     """
+    root, manifest = table.root, table.manifest
     check_files(root, manifest.config_files("problems"))
     with explain_damage(root):
-        rows = collect_rows(scan_rows("problems", manifest.config_paths(root, "problems")))
+        problems = read_problems(manifest.config_paths(root, "problems"))
     by_benchmark: dict[str, list[PlacedProblem]] = {}
-    for index, row in enumerate(rows.iter_rows(named=True)):
-        metadata = parse_metadata(row["problem_id"], row["metadata"])
-        problem = Problem(row["question"], row["answer"], row["source"], row["split"], metadata)
+    for index, (problem_id, problem) in enumerate(problems.items()):
         default_places = [BenchmarkPlace(problem.source, index)]
-        for entry in benchmark_places(metadata) or default_places:
-            by_benchmark.setdefault(entry.name, []).append(PlacedProblem(problem, entry))
+        for entry in benchmark_places(problem.metadata) or default_places:
+            placed = PlacedProblem(problem_id, problem, entry)
+            by_benchmark.setdefault(entry.name, []).append(placed)
     return {
         name: sorted(problems, key=lambda placed: placed.benchmark_place.row)
         for name, problems in by_benchmark.items()
@@ -220,25 +191,28 @@ def make_samples(
     first_rows = np.array([table.row_by_problem[problem_id] for problem_id in problem_ids])
     row_PM = first_rows[:, None] + np.arange(n_samples)
 
+    # The other benchmarks of the dataset need no arrays.
+    frame = table.frame[row_PM.ravel()]
+
     def column(name: str) -> np.ndarray:
-        values = table.frame[name].to_numpy()
-        selected_PM: np.ndarray = values[row_PM]
-        return selected_PM
+        values_PM: np.ndarray = frame[name].to_numpy().reshape(row_PM.shape)
+        return values_PM
 
     strict_PM = None
     if table.frame["strict"].is_not_null().any():
         # A problem without a tolerance has the same verdict twice.
-        strict = table.frame["strict"].fill_null(table.frame["outcome"] == "correct")
-        strict_PM = strict.to_numpy()[row_PM]
+        strict = frame["strict"].fill_null(frame["outcome"] == "correct")
+        strict_PM = strict.to_numpy().reshape(row_PM.shape)
+    tokens = frame["tokens"].cast(pl.Float64).fill_null(float("nan"))
     return Samples(
         root=table.root,
         problems=problems,
         outcome_PM=column("outcome").astype(object),
         strict_PM=strict_PM,
-        is_judged_PM=table.frame["answer_judge"].is_not_null().to_numpy()[row_PM],
+        is_judged_PM=frame["answer_judge"].is_not_null().to_numpy().reshape(row_PM.shape),
         answer_PM=column("answer").astype(object),
         class_PM=_answer_classes(table, row_PM),
-        tokens_PM=table.frame["tokens"].cast(pl.Float64).fill_null(float("nan")).to_numpy()[row_PM],
+        tokens_PM=tokens.to_numpy().reshape(row_PM.shape),
         prm_calls_PM=column("search_prm_calls"),
         rewards={
             name: _make_rewards(name, scored_table, row_PM)
@@ -265,17 +239,21 @@ def _answer_classes(table: SolutionTable, row_PM: np.ndarray) -> np.ndarray:
 
 def _make_rewards(name: str, table: SolutionTable, row_PM: np.ndarray) -> Rewards:
     """Return the rewards of a dataset whose rows are those of the samples."""
-    rewards = table.frame.select(
+    step_rewards = table.frame["step_rewards"][row_PM.ravel()]
+    rewards = step_rewards.to_frame().select(
         aggregate_expr("step_rewards", aggregate).fill_null(float("nan")).alias(aggregate)
         for aggregate in AGGREGATES
     )
-    step_rewards = table.frame["step_rewards"].to_list()
+    step_lists = iter(step_rewards.to_list())
     return Rewards(
         model=name,
         root=table.root,
-        are_probabilities=read_manifest(table.root).spec.rewards_are_probabilities,
-        by_aggregate={aggregate: rewards[aggregate].to_numpy()[row_PM] for aggregate in AGGREGATES},
-        steps=[[step_rewards[row] for row in row_M] for row_M in row_PM],
+        are_probabilities=table.manifest.spec.rewards_are_probabilities,
+        by_aggregate={
+            aggregate: rewards[aggregate].to_numpy().reshape(row_PM.shape)
+            for aggregate in AGGREGATES
+        },
+        steps=[[next(step_lists) for _ in row_M] for row_M in row_PM],
     )
 
 

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fsdpo_bench.decoders.choices import distribute_best_of_n
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
@@ -28,7 +28,8 @@ from fsdpo_data.core.statistics import (
     ranking_auc,
 )
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.schema import parse_metadata, scan_rows
+from fsdpo_data.dataset.problem_rows import read_problems
+from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
@@ -109,7 +110,7 @@ def load_measurable(root: Path) -> list[ScoredSolution]:
 
 def _read_measurable(root: Path, manifest: Manifest) -> list[ScoredSolution]:
     """Read the measurable solutions of a dataset whose digests match."""
-    problems = _read_problems(root, manifest)
+    problems = read_problems(manifest.config_paths(root, "problems"))
     is_measurable = pl.col("outcome").is_in(GRADED_OUTCOMES) | pl.col("step_labels").is_not_null()
     rows = collect_rows(
         scan_rows("solutions", manifest.config_paths(root, "solutions"))
@@ -124,12 +125,12 @@ def _read_measurable(root: Path, manifest: Manifest) -> list[ScoredSolution]:
         if row["step_labels"] is not None:
             wrong_steps = (index for index, label in enumerate(row["step_labels"]) if label < 0.5)
             first_wrong = next(wrong_steps, None)
-        elif problem_id in problems.embedded:
-            first_wrong = first_wrong_step(problems.embedded[problem_id], steps)
+        elif _has_known_labels(problems[problem_id]):
+            first_wrong = first_wrong_step(problems[problem_id], steps)
         is_graded = row["outcome"] in GRADED_OUTCOMES
         solution = ScoredSolution(
             problem_id=problem_id,
-            question=problems.questions[problem_id],
+            question=problems[problem_id].question,
             prompt=row["prompt"],
             steps=steps,
             rewards=row["step_rewards"] or [],
@@ -140,24 +141,9 @@ def _read_measurable(root: Path, manifest: Manifest) -> list[ScoredSolution]:
     return solutions
 
 
-class _DatasetProblems(NamedTuple):
-    """The problems of a dataset, by id."""
-
-    questions: dict[str, str]  #: The questions of all problems.
-    embedded: dict[str, Problem]  #: The embedded problems, whose steps can be checked.
-
-
-def _read_problems(root: Path, manifest: Manifest) -> _DatasetProblems:
-    """Read the problems of a dataset."""
-    problems = _DatasetProblems({}, {})
-    rows = collect_rows(scan_rows("problems", manifest.config_paths(root, "problems")))
-    for row in rows.iter_rows(named=True):
-        problem_id = row.pop("problem_id")
-        metadata = parse_metadata(problem_id, row.pop("metadata"))
-        problems.questions[problem_id] = row["question"]
-        if "nodes" in metadata and "world" in metadata:
-            problems.embedded[problem_id] = Problem(**row, metadata=metadata)
-    return problems
+def _has_known_labels(problem: Problem) -> bool:
+    """Return whether the true labels of all steps are known: whether the problem is generated."""
+    return "nodes" in problem.metadata and "world" in problem.metadata
 
 
 def ranking_aucs(solutions: Sequence[ScoredSolution]) -> dict[str, Mean]:

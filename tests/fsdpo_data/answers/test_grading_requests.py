@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from verdicts import grade_requests
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.grader import UNCLOSED_THINKING_RULE, MathGrader
 from fsdpo_data.answers.thinking_span import ThinkingSpan
-from fsdpo_data.grading.pool import grade_requests
 
 
 def grade(request: GradingRequest, grader_tolerance: float | None = None) -> Verdict:

@@ -14,6 +14,7 @@ import pytest
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.table import builtin_tasks
 from oracles import NEMO_0, NEMO_1, TORA, Differences, float_equal
+from verdicts import grade_requests
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.comparison.equivalence import compare_answers
@@ -22,7 +23,6 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.exchange.formats import response_formats
 from fsdpo_data.exchange.outputs import read_outputs
 from fsdpo_data.exchange.response_formats import RecordedResponse
-from fsdpo_data.grading.pool import grade_requests
 from fsdpo_data.stages.grading_requests import grading_request
 
 QWEN: Differences = {
