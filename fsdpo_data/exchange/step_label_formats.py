@@ -13,6 +13,9 @@ from fsdpo_data.steps.segment import split_auto
 
 _FIRST_STEP = re.compile(r"\s*Step 1:")
 _VERDICT = re.compile(r"\\boxed\{(Yes|No)\}")
+#: The heading of the last part of a complete solution in PRM800K.
+_PRM800K_ANSWER = "# Answer"
+_PARAGRAPH_SEPARATOR = "\n\n"
 _LAST_MARKER = re.compile(r"Step\s+\d+:\s*\Z")
 
 
@@ -82,7 +85,13 @@ def read_processbench(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
         raise UnusableRowError(f"label {first_error} of {len(steps)} steps")
     labels = [index != first_error for index in range(len(steps))]
     cut_steps, cut_labels = _cut_after_first_error(steps, labels)
-    yield _labelled_solution(fields["problem"], cut_steps, cut_labels)
+    yield _labelled_solution(
+        fields["problem"],
+        cut_steps,
+        cut_labels,
+        separator=_PARAGRAPH_SEPARATOR,
+        goes_on=len(cut_steps) < len(steps),
+    )
 
 
 def read_prm800k(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
@@ -109,7 +118,8 @@ def read_prm800k(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
             break
         chain.append(next_step)
     if chain:
-        yield _solution_from_ratings(problem, answer, chain)
+        is_whole = fields["label"].get("finish_reason") == "solution"
+        yield _solution_from_ratings(problem, answer, chain, is_whole=is_whole)
 
 
 def _split_completions(step: Mapping[str, Any]) -> tuple[list[_RatedStep], _RatedStep | None]:
@@ -130,13 +140,14 @@ def _split_completions(step: Mapping[str, Any]) -> tuple[list[_RatedStep], _Rate
 
 
 def _solution_from_ratings(
-    problem: str, answer: str, chain: Sequence[_RatedStep]
+    problem: str, answer: str, chain: Sequence[_RatedStep], *, is_whole: bool = False
 ) -> RecordedResponse:
-    """Return the solution of a chain of rated steps."""
+    """Return the solution of a chain of rated steps, which a final answer also makes whole."""
     ratings = tuple(_parse_rating(step.rating) for step in chain)
     steps = [step.text for step in chain]
     labels = [rating >= 0 for rating in ratings]
-    return _labelled_solution(problem, steps, labels, answer, ratings=ratings)
+    goes_on = not is_whole and _PRM800K_ANSWER not in steps[-1]
+    return _labelled_solution(problem, steps, labels, answer, ratings=ratings, goes_on=goes_on)
 
 
 def _parse_rating(value: Any) -> int:
@@ -190,9 +201,16 @@ def read_genprm(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     verdicts = [_VERDICT.findall(critique) for critique in critiques]
     count = verdicts.index([]) if [] in verdicts else len(verdicts)
     # Paragraphs have no blank lines, so the last blank line ends the question.
-    problem, _, paragraphs[0] = paragraphs[0].removeprefix("Question: ").rpartition("\n\n")
+    question_and_first = paragraphs[0].removeprefix("Question: ")
+    problem, _, paragraphs[0] = question_and_first.rpartition(_PARAGRAPH_SEPARATOR)
     labels = [answers[-1] == "Yes" for answers in verdicts[:count]]
-    yield _labelled_solution(problem, paragraphs[:count], labels)
+    yield _labelled_solution(
+        problem,
+        paragraphs[:count],
+        labels,
+        separator=_PARAGRAPH_SEPARATOR,
+        goes_on=count < len(paragraphs),
+    )
 
 
 def _split_turns(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -255,14 +273,19 @@ def read_versaprm(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
         steps = chain["steps"]
         labels = [_parse_rating(rating) == 1 for rating in chain["labels"]]
         cut_steps, cut_labels = _cut_after_first_error(steps, labels)
-        yield _labelled_solution(fields["question"], cut_steps, cut_labels)
+        goes_on = len(cut_steps) < len(steps)
+        yield _labelled_solution(fields["question"], cut_steps, cut_labels, goes_on=goes_on)
         for replacement in chain.get("augs") or ():
             index = replacement["aug_idx"]
             label = _parse_rating(replacement["aug_type"]) >= 0
             # The labels after a wrong step are unknown, so no replacement is read there.
             if all(labels[:index]):
-                new_steps = [*steps[:index], replacement["aug_step"]]
-                yield _labelled_solution(fields["question"], new_steps, [*labels[:index], label])
+                yield _labelled_solution(
+                    fields["question"],
+                    [*steps[:index], replacement["aug_step"]],
+                    [*labels[:index], label],
+                    goes_on=index + 1 < len(steps),
+                )
 
 
 def _cut_after_first_error(
@@ -293,21 +316,38 @@ def _labelled_solution(
     answer: str = "",
     *,
     ratings: Sequence[int] | None = None,
+    separator: str = "\n",
+    goes_on: bool = False,
 ) -> RecordedResponse:
-    """Return the solution of stripped steps, which newlines separate.
+    """Return the solution of stripped steps with a separator after each step but the last.
+
+    A reward is read at the last token of a step, and this token contains the separator. If the last
+    step had none although the solution goes on, a reward model could tell by it where the labels
+    end, and so where the first error is.
+
+    Args:
+        problem: The problem.
+        steps: The steps with a label.
+        labels: Their labels.
+        answer: The gold answer; empty without one.
+        ratings: Ratings of PRM800K.
+        separator: The text between two steps.
+        goes_on: Whether the original solution has steps after these, so that the last one has a
+            separator, too.
 
     Raises:
         UnusableRowError: if there is not one label per step.
     """
     _check_lengths(steps, labels)
-    stripped_steps = [step.strip() for step in steps]
-    response = "\n".join(stripped_steps)
+    *ended_steps, last_step = (step.strip() + separator for step in steps)
+    if not goes_on:
+        last_step = last_step.removesuffix(separator)
     return RecordedResponse(
         gold=answer,
-        response=response,
+        response="".join((*ended_steps, last_step)),
         correct=None,
         question=problem,
-        steps=(*(step + "\n" for step in stripped_steps[:-1]), stripped_steps[-1]),
+        steps=(*ended_steps, last_step),
         step_labels=tuple(labels),
         step_ratings=ratings,
     )
@@ -409,9 +449,11 @@ class StepLabelFormat:
         prefix, suffix = self.problem_affixes
         problem = problem.strip().removeprefix(prefix).removesuffix(suffix).strip()
         labels: Sequence[float] = self._read_labels(fields, len(steps))
+        n_steps = len(steps)
         if self.ends_at_first_error or self.first_error:
             steps, labels = _cut_after_first_error(steps, labels)
-        yield _labelled_solution(problem, steps, labels, self._read_answer(fields))
+        answer = self._read_answer(fields)
+        yield _labelled_solution(problem, steps, labels, answer, goes_on=len(steps) < n_steps)
 
     def _read_answer(self, fields: Mapping[str, Any]) -> str:
         """Return the gold answer of a row; empty without one."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+import real_tokenizers
 from paired_data import paired_dataset
 from step_label_rows import APS, MADE_UP, YES, dialogue, tree
 
@@ -44,7 +45,107 @@ def test_what_is_exported_comes_back(tmp_path: Path, name: str) -> None:
         n_labels = 1 if name == "processbench" and not solution["labels"][0] else 2
         assert row["labels"] == solution["labels"][:n_labels]
         assert row["prompt"] == solution["prompt"]
-        assert "".join(row["completions"]) == "".join(solution["completions"][:n_labels]).rstrip()
+        steps = [step.strip() for step in row["completions"]]
+        assert steps == [step.strip() for step in solution["completions"][:n_labels]]
+
+
+def prm800k_row(chain: list[tuple[str, int, list[str]]], finish_reason: str) -> dict[str, Any]:
+    """Return a row with a chain of (step, rating, other right steps)."""
+    steps = [
+        {
+            "completions": [
+                {"text": step, "rating": rating},
+                *({"text": other, "rating": 1} for other in others),
+            ],
+            "human_completion": None,
+            "chosen_completion": 0,
+        }
+        for step, rating, others in chain
+    ]
+    question = {"problem": "q", "ground_truth_answer": "7"}
+    return {"question": question, "label": {"steps": steps, "finish_reason": finish_reason}}
+
+
+@pytest.mark.parametrize(
+    ("name", "row", "expected"),
+    [
+        pytest.param(
+            "processbench",
+            {"problem": "q", "steps": ["a.", "b.", "c."], "label": 1},
+            [["a.\n\n", "b.\n\n"]],
+            id="cut after the error",
+        ),
+        pytest.param(
+            "processbench",
+            {"problem": "q", "steps": ["a.", "b.", "c."], "label": 2},
+            [["a.\n\n", "b.\n\n", "c."]],
+            id="error in the last step",
+        ),
+        pytest.param(
+            "processbench",
+            {"problem": "q", "steps": ["a.", "b."], "label": -1},
+            [["a.\n\n", "b."]],
+            id="no error",
+        ),
+        pytest.param(
+            "prm800k",
+            prm800k_row([("a.", 1, ["x."]), ("b.", -1, [])], "found_error"),
+            [["x.\n"], ["a.\n", "b.\n"]],
+            id="PRM800K with an error",
+        ),
+        pytest.param(
+            "prm800k",
+            prm800k_row([("a.", 1, []), ("b.\n\n# Answer\n\n7", -1, [])], "found_error"),
+            [["a.\n", "b.\n\n# Answer\n\n7"]],
+            id="PRM800K with a wrong answer",
+        ),
+        pytest.param(
+            "versaprm",
+            {
+                "question": "q",
+                "chain_of_thoughts": [
+                    {
+                        "steps": ["a.", "b.", "c."],
+                        "labels": [1, -1, -1],
+                        "augs": [{"aug_idx": 1, "aug_step": "d.", "aug_type": 1}],
+                    }
+                ],
+            },
+            [["a.\n", "b.\n"], ["a.\n", "d.\n"]],
+            id="VersaPRM",
+        ),
+    ],
+)
+def test_a_cut_solution_ends_like_any_step(
+    tmp_path: Path, name: str, row: dict[str, Any], expected: list[list[str]]
+) -> None:
+    # Otherwise the missing separator would tell a reward model where the first error is.
+    _, rows = run_import(write(tmp_path / "source.jsonl", row), name, tmp_path / "rows.jsonl")
+    assert [row["completions"] for row in rows] == expected
+
+
+@pytest.mark.parametrize("tokenizer_name", ["qwen2", "llama3", "mistral"])
+def test_cut_solutions_are_scored_at_the_tokens_of_whole_ones(
+    shared: Path, tmp_path: Path, tokenizer_name: str
+) -> None:
+    pytest.importorskip("torch")
+    from fsdpo_data.engines.step_tokens import StepTokenizer
+
+    tokenizer = real_tokenizers.load(shared / "tokenizers" / tokenizer_name)
+    source = shared / "data/stepwise/processbench/gsm8k.json"
+    _, rows = run_import(source, "processbench", tmp_path / "rows.jsonl")
+    encoder = StepTokenizer(tokenizer)
+    n_cut = 0
+    for row, fields in zip(rows, json.loads(source.read_text()), strict=True):
+        *first_steps, last_step = (step.strip() for step in fields["steps"])
+        steps = [*(step + "\n\n" for step in first_steps), last_step]
+        whole = encoder.encode("", steps, add_eos=False)
+        cut = encoder.encode("", row["completions"], add_eos=False)
+        n_steps = len(cut.score_positions)
+        assert cut.score_positions == whole.score_positions[:n_steps]
+        assert cut.input_ids == whole.input_ids[: len(cut.input_ids)]
+        n_cut += n_steps < len(fields["steps"])
+    assert n_cut > 100
 
 
 def test_math_shepherd_as_published(shared: Path, tmp_path: Path) -> None:
@@ -291,7 +392,7 @@ def test_forms_of_others(
     assert not result.quarantined
     for row_out, (problem, steps, labels) in zip(rows, expected, strict=True):
         assert row_out["problem"].strip() == problem
-        assert [step.removesuffix("\n") for step in row_out["completions"]] == steps
+        assert [step.rstrip("\n") for step in row_out["completions"]] == steps
         assert row_out["labels"] == labels
 
 
