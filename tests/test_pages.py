@@ -85,6 +85,27 @@ def test_every_test_that_a_page_names_exists() -> None:
     assert len(named_tests) > 20 and not named_tests - tests
 
 
+def test_every_data_file_has_a_licence() -> None:
+    """The page of licences names each file of data or weights, or a folder of it."""
+    page = PAGES[DOCS / "reference/licences.md"]
+    named_paths = re.findall(r"`([\w./-]+)`", page)
+    folders = ("fsdpo_data", "fsdpo_train", "benchmarks", "cards", "examples", "tests")
+    suffixes = (".csv", ".gz", ".jsonl", ".parquet", ".safetensors")
+    files = [
+        str(file.relative_to(ROOT))
+        for folder in folders
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in suffixes
+    ]
+    assert len(files) > 20
+    own_paths = [path for path in named_paths if path.startswith((*folders, "docs/", "licenses/"))]
+    assert not [path for path in own_paths if not (ROOT / path).exists()]
+    named_folders = tuple(path for path in own_paths if path.endswith("/"))
+    assert not [
+        file for file in files if file not in own_paths and not file.startswith(named_folders)
+    ]
+
+
 def test_the_tree_of_contributing_has_every_folder() -> None:
     tree = next(block for block in CONTRIBUTING.split("```") if block.startswith("\nfsdpo_data/"))
     folders = [folder for package in PACKAGES for folder in (ROOT / package).iterdir()]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -122,6 +124,22 @@ def test_the_page_has_the_tables_of_the_numbers(size: str) -> None:
     page = (EVIDENCE.parents[1] / "docs/evidence.md").read_text(encoding="utf-8")
     tables = [table for table in run_script("tables", size).split("\n\n") if table.strip()]
     assert tables and all(table.strip() in page for table in tables)
+
+
+def test_the_page_on_hardware_has_the_costs_of_the_stages() -> None:
+    """Seconds, memory and memory of the GPU, of the last complete run of each stage."""
+    page = (EVIDENCE.parents[1] / "docs/reference/hardware.md").read_text(encoding="utf-8")
+    costs = {}
+    for size in PAGE_SIZES:
+        with (RESULTS / size / "stages.csv").open(encoding="utf-8", newline="") as file:
+            for row in csv.DictReader(file):
+                if row["status"] == "done":
+                    cells = [row["seconds"], row["peak_mb"], row["gpu_mb"]]
+                    costs[f"{size}/{row['stage']}"] = cells
+    rows = re.findall(r"^\|[^|]*\|[^|]*\| `([^`]+)` \|(.*)\|$", page, flags=re.M)
+    assert len(rows) > 8
+    for stage, cells in rows:
+        assert [cell.strip() for cell in cells.split("|")] == costs[stage], stage
 
 
 def test_a_stage_that_takes_too_long_stops_alone(tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ from fsdpo_data.problems.embedded.generator import make_problems  # noqa: E402
 from fsdpo_data.problems.embedded.solutions import write_solution  # noqa: E402
 from fsdpo_data.problems.embedded.story import apply  # noqa: E402
 
-DPO, PAPER = (next(arm for arm in ARMS if arm.name == name) for name in ("DPO", "Full-Step-DPO"))
+PAPER_NAME = "full-step, γ 0.5, PRM"
+DPO, PAPER = (next(arm for arm in ARMS if arm.name == name) for name in ("DPO", PAPER_NAME))
 
 
 def make_result(share: float, seed: int = 0, problems: int = 200) -> dict[str, Any]:
@@ -265,10 +266,10 @@ def test_result_tables_contain_the_measurements() -> None:
         "SFT": [make_result(0.3, s) for s in range(3)],
         "DPO": [make_result(0.9, s) for s in range(3)],
     }
-    results["Full-Step-DPO"] = results["DPO"]
+    results[PAPER_NAME] = results["DPO"]
     good, bad = (Policy(DPO, lr, 1, 0) for lr in (1e-3, 3e-3))
     sft = Policy(SFT, 0, 0, 0)
-    rows = final_rows(results, {"SFT": sft, "DPO": good, "Full-Step-DPO": good})
+    rows = final_rows(results, {"SFT": sft, "DPO": good, PAPER_NAME: good})
     assert [(row["arm"], row["measure"]) for row in rows][:3] == [
         ("SFT", "sampled"),
         ("SFT", "kl"),
@@ -276,9 +277,9 @@ def test_result_tables_contain_the_measurements() -> None:
     ]
     assert 50 < float(rows[2]["gain"]) < 70 and (rows[2]["lr"], rows[2]["beta"]) == ("0.001", "1")
     assert rows[3]["value"] == "2.00"  # nats, not percent
-    questions = [StudyQuestion("q", "?", ["DPO", "Full-Step-DPO", "DPO/K"])]
+    questions = [StudyQuestion("q", "?", ["DPO", PAPER_NAME, "DPO/K"])]
     (row,) = contrast_rows(results, questions)
-    assert (row["arm"], row["against"], row["ahead"]) == ("Full-Step-DPO", "DPO", "0.00")
+    assert (row["arm"], row["against"], row["ahead"]) == (PAPER_NAME, "DPO", "0.00")
     assert contrast_rows({"SFT": results["SFT"]}, questions) == []
     swept = {sft: make_result(0.3), good: make_result(0.6), bad: make_result(0.1)}
     sweep = sweep_rows(swept, {"DPO": good})
