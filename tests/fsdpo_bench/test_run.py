@@ -432,15 +432,14 @@ def test_an_outcome_reward_model_chooses_by_the_reward_of_the_last_step(
         results = read_results(out / "results.json")
         [statistics] = results.rewards.values()
         assert statistics.default_aggregate == statistics.distribution.aggregate == aggregate
-        for measured in (out, out / "samples"):
-            report = invoke("report", measured)
+        for path in (out, out / "samples"):
+            report = invoke("report", path)
             assert re.findall(r"(\w+) \(default\)", report.output) == [aggregate]
-    named = with_prm(
-        policy, outcome_model, tmp_path / "named", "--decoder", "bon", "--aggregate", "min"
-    )
-    assert named.exit_code == 0, named.exception
-    assert read_run_record(tmp_path / "named").decoders == ["bon@2:min"]
-    assert "last (default)" in invoke("report", tmp_path / "named").output
+    out = tmp_path / "run-min"
+    done = with_prm(policy, outcome_model, out, "--decoder", "bon", "--aggregate", "min")
+    assert done.exit_code == 0, done.exception
+    assert read_run_record(out).decoders == ["bon@2:min"]
+    assert "last (default)" in invoke("report", out).output
 
 
 def test_a_segmenter_and_an_aggregate_of_a_plugin(

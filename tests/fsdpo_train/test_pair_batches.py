@@ -205,7 +205,8 @@ def test_options_that_pairs_replace_are_refused(options: dict[str, Any], message
         config(Path("m"), Path("d"), Path("o"), **options)
 
 
-#: Program of a process that trains, and records the prompts of each of its micro-batches.
+#: Program of a process that trains, and records step and number of pairs of each micro-batch. The
+#: number identifies a prompt of ``uneven_pairs``.
 RECORDER = """
 import json, os, pathlib
 from fsdpo_train.cli.app import main
@@ -252,9 +253,9 @@ def test_two_processes_train_the_steps_of_one(
     recorder = tmp_path / "recorder.py"
     recorder.write_text(RECORDER)
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    one, two = tmp_path / "one", tmp_path / "two"
-    python("-m", "fsdpo_train", *arguments, "--out", str(one))
-    python(*torchrun, str(recorder), *arguments, *options, "--out", str(two))
+    single, distributed = tmp_path / "single", tmp_path / "distributed"
+    python("-m", "fsdpo_train", *arguments, "--out", str(single))
+    python(*torchrun, str(recorder), *arguments, *options, "--out", str(distributed))
 
     rows = pair_rows([1, 2, 3, 4, 5, 6, 7])
     run = config(policy, data, tmp_path, batch_size=1)
@@ -266,7 +267,7 @@ def test_two_processes_train_the_steps_of_one(
         starts = range(0, len(order), sampler.rows_per_step)
         steps = [order[start : start + sampler.rows_per_step] for start in starts]
         expected_steps += [sorted(len(rows[i].pairs) for i in step if i < 7) for step in steps]
-    # Every step but the last one of an epoch has at least 8 pairs, of complete prompts.
+    # Every step has at least 8 pairs, of complete prompts, except one with the rest of the data.
     assert sum(map(sum, expected_steps)) == 2 * 28
     assert sum(sum(step) < 8 for step in expected_steps) <= 2
 
@@ -275,7 +276,7 @@ def test_two_processes_train_the_steps_of_one(
         for rank in (0, 1)
     ]
     by_step = [
-        [[n_pairs for at, n_pairs in record if at == step] for record in records]
+        [[n_pairs for record_step, n_pairs in record if record_step == step] for record in records]
         for step in range(len(expected_steps))
     ]
     for micro_batches, expected in zip(by_step, expected_steps, strict=True):
@@ -286,8 +287,8 @@ def test_two_processes_train_the_steps_of_one(
 
     # The order of float32 sums differs, but some steps of Adam keep the difference small.
     for key in ("loss", "rewards/margins"):
-        assert read_log(two, key) == pytest.approx(read_log(one, key), abs=2e-4)
+        assert read_log(distributed, key) == pytest.approx(read_log(single, key), abs=2e-4)
     load = transformers.AutoModelForCausalLM.from_pretrained
-    expected_weights, weights = load(one).state_dict(), load(two).state_dict()
+    expected_weights, weights = load(single).state_dict(), load(distributed).state_dict()
     worst = max(float((expected_weights[n] - weights[n]).abs().max()) for n in expected_weights)
     assert expected_weights.keys() == weights.keys() and worst < 1e-3
