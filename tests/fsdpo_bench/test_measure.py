@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pytest
@@ -28,6 +29,7 @@ from fsdpo_bench.metrics.pools import load_pools
 from fsdpo_bench.metrics.reranking import select_by_fold
 from fsdpo_bench.metrics.results import Results, TaskResults
 from fsdpo_bench.metrics.reward_statistics import reward_quality
+from fsdpo_bench.report.choice_tables import choice_tables
 from fsdpo_bench.run_folder import RunRecord, write_run_record
 from fsdpo_bench.tasks.table import suites
 
@@ -410,6 +412,37 @@ def test_only_probabilities_weigh_votes(tmp_path: Path) -> None:
     assert not any(name.startswith("weighted") for name in only_task(results).decoders)
     assert results.rewards["prm"].quality is None
     assert results.rewards["prm"].ranking_auc["min"].value == 0.5
+
+
+@pytest.mark.parametrize(
+    ("score", "expected"),
+    [
+        ({}, "min"),
+        ({"last_step_only": True}, "last"),
+        ({"prm_format": {"name": "skywork", "digest": "e", "meaning": "probability"}}, "mean"),
+        ({"prm_format": {"name": "of-a-user", "digest": "e", "meaning": "probability"}}, "min"),
+    ],
+)
+def test_the_reward_model_decides_the_default_aggregate(
+    score: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
+    problem = make_problem(1)
+    rows = make_solutions(problem, "ci", step_rewards=[[0.07, 0.97], [0.97, 0.45]])
+    section = {
+        "engine": {"name": "replay", "dtype": "auto"},
+        "prm": {"name": "prm", "revision": "sha256:" + "b" * 64},
+        **score,
+    }
+    root = write_dataset(tmp_path / "d", [problem], rows, prm="prm", score=section)
+    results = measure_paths(root)
+    rewards = results.rewards["prm"]
+    assert rewards.default_aggregate == rewards.distribution.aggregate == expected
+    bins = {"min": (0, 4), "last": (9, 4), "mean": (5, 7)}[expected]
+    distribution = (rewards.distribution.correct, rewards.distribution.wrong)
+    assert tuple(counts.index(1) for counts in distribution) == bins
+    [quality] = [table for table in choice_tables(results) if "ranking AUC" in table.title]
+    labels = [row[1] for row in quality.rows]
+    assert [label for label in labels if "default" in label] == [f"{expected} (default)"]
 
 
 def test_options_limit_sizes_aggregates_and_problems(pools: list[Path]) -> None:

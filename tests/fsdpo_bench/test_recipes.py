@@ -146,7 +146,7 @@ def test_values_of_the_figures_and_losses_can_be_set() -> None:
     [recipe] = load_recipes("metamath-mistral-full-step", settings=["gamma=2"])
     train = stage_options(recipe, "train")
     assert train.gamma == 2
-    assert train.out == Path("runs/paper/metamath-mistral/full-step-gamma-2")
+    assert train.out == Path("runs/paper/metamath-mistral/full-step-beta-0.05-gamma-2")
     [recipe] = load_recipes("metamath-mistral-full-step", settings=["loss=dpo", "beta=0.1"])
     train = stage_options(recipe, "train")
     assert (train.loss, train.beta) == ("dpo", 0.1)
@@ -156,6 +156,26 @@ def test_values_of_the_figures_and_losses_can_be_set() -> None:
     samples = stage_options(fresh_recipe, "samples")
     assert (samples.model, samples.sampling.seed) == ("qwen2-7b-sft", 1)
     assert stage_options(fresh_recipe, "score").data == Path("runs/paper/qwen2-7b-fresh/samples")
+
+
+@pytest.mark.parametrize(
+    "setting", ["gamma=2", "beta=0.1", "loss=dpo", "weights=lora", "pair_samples=fresh"]
+)
+def test_stages_with_other_settings_have_other_outputs(setting: str) -> None:
+    """Otherwise, a stage with another setting would count as done."""
+    commands = {
+        stage.done_file: stage.command
+        for recipe in load_recipes("paper")
+        for stage in recipe.stages
+        if stage.done_file
+    }
+    n_new_outputs = 0
+    for recipe in load_recipes("paper", settings=[setting]):
+        for stage in recipe.stages:
+            if stage.done_file:
+                assert commands.get(stage.done_file, stage.command) == stage.command
+                n_new_outputs += stage.done_file not in commands
+    assert n_new_outputs
 
 
 def test_figures_vary_the_right_options() -> None:
@@ -193,11 +213,35 @@ def test_the_numbers_of_samples_are_those_of_the_benchmarks() -> None:
         ("figure-n", "bench-n1"): 15 * two_benchmarks,
         ("table-prms", "bench-ours"): 9 * two_benchmarks,
         ("figure-gamma", "bench-gamma-2"): two_benchmarks,
-        ("table-prms", "prm-samples"): 32 * DATASETS["math-step-dpo-10k"].rows["train"],
     }
-    for (recipe, name), count in expected.items():
+    counts = {key: f"{count:,}" for key, count in expected.items()}
+    # Rows of the data set repeat questions.
+    n_samples = 32 * DATASETS["math-step-dpo-10k"].rows["train"]
+    counts["table-prms", "prm-samples"] = f"at most {n_samples:,}"
+    for (recipe, name), count in counts.items():
         [stage] = [stage for stage in RECIPES[recipe].stages if stage.name == name]
-        assert stage.samples == f"{count:,}"
+        assert stage.samples == count
+
+
+def test_only_baselines_with_code_of_their_own_need_a_server() -> None:
+    served = {
+        name: recipe
+        for name, recipe in RECIPES.items()
+        if any("--base-url" in stage.argv for stage in recipe.stages)
+    }
+    assert served.keys() == {"internlm-math-7b", "internlm-math-20b"}
+    urls = {stage_options(recipe, "bench").engine.server.base_url for recipe in served.values()}
+    assert urls == {"http://localhost:8000/v1", "http://localhost:8001/v1"}
+    for name, recipe in RECIPES.items():
+        assert ("vllm serve" in recipe.about) == (name in served)
+    assert "vllm serve internlm/internlm2-math-20b" in served["internlm-math-20b"].about
+    assert "--port 8001" in served["internlm-math-20b"].about
+
+
+def test_the_published_step_dpo_checkpoints_get_the_prompt_of_their_script() -> None:
+    for name in ("qwen2-7b-step-dpo", "deepseekmath-step-dpo"):
+        released = stage_options(RECIPES[name], "released")
+        assert (released.template, released.sampling.max_tokens) == ("alpaca-cot", 2048)
 
 
 def test_the_papers_tables_show_our_results_and_what_has_not_run(tmp_path: Path) -> None:

@@ -18,12 +18,14 @@ from fakes import Judge, Writer
 from fsdpo_bench.benchmark_run import check_tokenizer
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.decoders.decoders import parse_result_name
+from fsdpo_bench.metrics.results import read_results
 from fsdpo_bench.run_folder import is_run, read_run_record
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.problems import benchmark_problems, limit_problems
 from fsdpo_bench.tasks.table import builtin_tasks
 from made_runs import embedded_task, make, prepare, solutions, table_digests
 from paused_commands import kill_when_written
+from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model, save_random_prm
 from typer.testing import CliRunner
 from verdicts import grade_requests
@@ -38,6 +40,8 @@ from fsdpo_data.problems.benchmark_places import benchmark_places
 from fsdpo_data.stages.grading_requests import grading_request
 from fsdpo_data.steps.rewards import AGGREGATES, Aggregate
 from fsdpo_data.steps.segment import SEGMENTERS, Segmenter
+from fsdpo_train.config import PrmConfig
+from fsdpo_train.prm.train import train_prm
 
 PARTS = ["greedy", "samples", "sbs@2,1"]
 
@@ -394,6 +398,48 @@ def test_every_decoder_runs_on_real_models(models: tuple[Path, Path], tmp_path: 
     for [row] in solutions(out, "sbs@5,1").values():
         assert row["search"]["prm_calls"] >= 5
         assert len(row["step_rewards"] or []) == len(row["completions"]) <= 3
+
+
+def test_an_outcome_reward_model_chooses_by_the_reward_of_the_last_step(
+    models: tuple[Path, Path], tmp_path: Path
+) -> None:
+    policy, process_model = models
+    outcome_model = tmp_path / "orm"
+    train_prm(
+        PrmConfig(
+            data=write_rows(tmp_path / "rows.jsonl", stepwise_rows(problems=4)),
+            model=str(policy),
+            out=outcome_model,
+            last_step_only=True,
+            max_steps=1,
+            batch_size=8,
+            grad_accum=1,
+            held_out=0,
+        )
+    )
+    expected = {
+        outcome_model: ["sc@2", "weighted@2:last", "bon@2:last"],
+        process_model: ["sc@2", "weighted@2:min", "bon@2:min"],
+    }
+    for reward_model, decoders in expected.items():
+        out = tmp_path / f"run-{reward_model.name}"
+        done = with_prm(policy, reward_model, out, "--decoder", "sc,weighted,bon")
+        assert done.exit_code == 0, done.exception
+        assert read_run_record(out).decoders == decoders
+        score = validate(out / "samples").spec.score
+        assert score is not None and score.last_step_only == (reward_model == outcome_model)
+        aggregate = "last" if reward_model == outcome_model else "min"
+        results = read_results(out / "results.json")
+        [statistics] = results.rewards.values()
+        assert statistics.default_aggregate == statistics.distribution.aggregate == aggregate
+        for path in (out, out / "samples"):
+            report = invoke("report", path)
+            assert re.findall(r"(\w+) \(default\)", report.output) == [aggregate]
+    out = tmp_path / "run-min"
+    done = with_prm(policy, outcome_model, out, "--decoder", "bon", "--aggregate", "min")
+    assert done.exit_code == 0, done.exception
+    assert read_run_record(out).decoders == ["bon@2:min"]
+    assert "last (default)" in invoke("report", out).output
 
 
 def test_a_segmenter_and_an_aggregate_of_a_plugin(

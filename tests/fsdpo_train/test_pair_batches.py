@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -204,16 +205,90 @@ def test_options_that_pairs_replace_are_refused(options: dict[str, Any], message
         config(Path("m"), Path("d"), Path("o"), **options)
 
 
+#: Program of a process that trains, and records step and number of pairs of each micro-batch. The
+#: number identifies a prompt of ``uneven_pairs``.
+RECORDER = """
+import json, os, pathlib
+from fsdpo_train.cli.app import main
+from fsdpo_train.preference.train import PreferenceTrainer
+
+file = pathlib.Path(__file__).with_name(f"rank-{os.environ['RANK']}.jsonl")
+compute_loss = PreferenceTrainer.compute_loss
+
+def record_pairs(trainer, model, inputs, *args, **options):
+    record = [trainer.state.global_step, len(inputs["solutions"].chosen_P)]
+    with file.open("a") as lines:
+        lines.write(json.dumps(record) + "\\n")
+    return compute_loss(trainer, model, inputs, *args, **options)
+
+PreferenceTrainer.compute_loss = record_pairs
+main()
+"""
+
+
+def read_log(out: Path, key: str) -> list[float]:
+    """Return the logged values of a training run with one checkpoint."""
+    [file] = out.glob("checkpoints/checkpoint-*/trainer_state.json")
+    return [entry[key] for entry in json.loads(file.read_text())["log_history"] if key in entry]
+
+
 @pytest.mark.proof
-def test_two_processes_train_to_the_weights_of_one(
-    policy: Path, data: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="plain"),
+        pytest.param(
+            ("--deepspeed", "zero3", "--gradient-checkpointing"),
+            marks=(pytest.mark.deepspeed, pytest.mark.short_proof),
+            id="zero3",
+        ),
+    ],
+)
+def test_two_processes_train_the_steps_of_one(
+    options: tuple[str, ...], policy: Path, data: Path, tmp_path: Path
 ) -> None:
+    """Both have equally many micro-batches, also in steps where one of them has fewer prompts."""
     arguments = ["dpo", str(data), "--model", str(policy), "--lr", "1e-3", "--epochs", "2"]
     arguments += ["--batch-pairs", "8", "--batch-size", "1", "--log-every", "1"]
+    recorder = tmp_path / "recorder.py"
+    recorder.write_text(RECORDER)
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    for name, launcher in (("one", []), ("two", torchrun)):
-        python(*launcher, "-m", "fsdpo_train", *arguments, "--out", str(tmp_path / name))
+    single, distributed = tmp_path / "single", tmp_path / "distributed"
+    python("-m", "fsdpo_train", *arguments, "--out", str(single))
+    python(*torchrun, str(recorder), *arguments, *options, "--out", str(distributed))
+
+    rows = pair_rows([1, 2, 3, 4, 5, 6, 7])
+    run = config(policy, data, tmp_path, batch_size=1)
+    sampler = PairBatchSampler(rows, run, 2)
+    expected_steps = []
+    for epoch in (0, 1):
+        sampler.set_epoch(epoch)
+        order = list(sampler)
+        starts = range(0, len(order), sampler.rows_per_step)
+        steps = [order[start : start + sampler.rows_per_step] for start in starts]
+        expected_steps += [sorted(len(rows[i].pairs) for i in step if i < 7) for step in steps]
+    # Every step has at least 8 pairs, of complete prompts, except one with the rest of the data.
+    assert sum(map(sum, expected_steps)) == 2 * 28
+    assert sum(sum(step) < 8 for step in expected_steps) <= 2
+
+    records = [
+        [json.loads(line) for line in (tmp_path / f"rank-{rank}.jsonl").read_text().splitlines()]
+        for rank in (0, 1)
+    ]
+    by_step = [
+        [[n_pairs for record_step, n_pairs in record if record_step == step] for record in records]
+        for step in range(len(expected_steps))
+    ]
+    for micro_batches, expected in zip(by_step, expected_steps, strict=True):
+        assert [len(counts) for counts in micro_batches] == [sampler.micro_batches] * 2
+        assert sorted(count for counts in micro_batches for count in counts if count) == expected
+    n_prompts = [[sum(map(bool, counts)) for counts in ranks] for ranks in by_step]
+    assert any(first != second for first, second in n_prompts)
+
+    # The order of float32 sums differs, but some steps of Adam keep the difference small.
+    for key in ("loss", "rewards/margins"):
+        assert read_log(distributed, key) == pytest.approx(read_log(single, key), abs=2e-4)
     load = transformers.AutoModelForCausalLM.from_pretrained
-    expected = load(tmp_path / "one").state_dict()
-    weights = load(tmp_path / "two").state_dict()
-    assert max(float((expected[name] - weights[name]).abs().max()) for name in expected) < 1e-4
+    expected_weights, weights = load(single).state_dict(), load(distributed).state_dict()
+    worst = max(float((expected_weights[n] - weights[n]).abs().max()) for n in expected_weights)
+    assert expected_weights.keys() == weights.keys() and worst < 1e-3

@@ -235,6 +235,8 @@ class RewardStatistics(ResultSection):
 
     solutions: int  #: Solutions with rewards.
     correct: int  #: Correct solutions among them.
+    #: Aggregate of decoders that choose by these rewards, if no other one is named.
+    default_aggregate: str
     calibration: Calibration  #: Correctness by reward.
     distribution: RewardDistribution  #: Solutions by reward.
     by_step: RewardsByStep  #: Rewards by step.

@@ -27,8 +27,6 @@ from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.steps.rewards import AGGREGATES
 
 REWARD_BINS = 10  #: Bins of a reward in [0, 1].
-#: The aggregate of the reward distribution; the paper uses it for best-of-N.
-DISTRIBUTION_AGGREGATE = "min"
 MAX_STEP_NUMBER = 12  #: Last step number of the statistics by step; it includes later steps.
 
 
@@ -60,11 +58,13 @@ def reward_statistics(
     is_correct = [sample.is_correct for sample in rewarded]
     values = {name: _aggregated_rewards(model, scored, name) for name in AGGREGATES}
     are_probabilities = all(samples.rewards[model].are_probabilities for samples in scored)
+    default_aggregate = scored[0].rewards[model].default_aggregate
     return RewardStatistics(
         solutions=len(rewarded),
         correct=sum(is_correct),
+        default_aggregate=default_aggregate,
         calibration=_calibration(rewarded),
-        distribution=_distribution(values[DISTRIBUTION_AGGREGATE], is_correct),
+        distribution=_distribution(default_aggregate, values[default_aggregate], is_correct),
         by_step=RewardsByStep(
             correct=_mean_rewards_by_step([s.steps for s in rewarded if s.is_correct]),
             wrong=_mean_rewards_by_step([s.steps for s in rewarded if not s.is_correct]),
@@ -120,13 +120,15 @@ def _bin_index(reward: float) -> int:
     return max(0, min(REWARD_BINS - 1, int(reward * REWARD_BINS)))
 
 
-def _distribution(rewards_N: np.ndarray, is_correct: Sequence[bool]) -> RewardDistribution:
-    """Return the numbers of correct and of wrong samples by their reward."""
+def _distribution(
+    aggregate: str, rewards_N: np.ndarray, is_correct: Sequence[bool]
+) -> RewardDistribution:
+    """Return the numbers of correct and of wrong samples by their aggregated reward."""
     bin_counts = {True: [0] * REWARD_BINS, False: [0] * REWARD_BINS}
     for reward, correct in zip(rewards_N.tolist(), is_correct, strict=True):
         bin_counts[correct][_bin_index(reward)] += 1
     return RewardDistribution(
-        aggregate=DISTRIBUTION_AGGREGATE, correct=bin_counts[True], wrong=bin_counts[False]
+        aggregate=aggregate, correct=bin_counts[True], wrong=bin_counts[False]
     )
 
 

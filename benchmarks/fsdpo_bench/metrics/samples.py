@@ -18,11 +18,18 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.manifest_sections import SpecSection
 from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage
+from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
 from fsdpo_data.problems.benchmark_places import BenchmarkPlace, benchmark_places
-from fsdpo_data.steps.rewards import AGGREGATES, aggregate_expr
+from fsdpo_data.steps.rewards import (
+    AGGREGATES,
+    DEFAULT_AGGREGATE,
+    OUTCOME_AGGREGATE,
+    aggregate_expr,
+)
 
 GOLD_UNPARSED = "gold_unparsed"
 #: Outcomes of problems that count nowhere, because the gold answer or its grading is missing.
@@ -46,6 +53,7 @@ class Rewards:
     model: str  #: Name of the reward model.
     root: Path  #: The dataset with the rewards.
     are_probabilities: bool  #: Whether the step rewards are probabilities.
+    default_aggregate: str  #: Aggregate of decoders, if no other one is named.
     by_aggregate: Mapping[str, np.ndarray]  #: Rewards of shape (P, M); NaN without rewards.
     steps: Sequence[Sequence[Sequence[float] | None]]  #: Step rewards of each sample.
 
@@ -249,12 +257,26 @@ def _make_rewards(name: str, table: SolutionTable, row_PM: np.ndarray) -> Reward
         model=name,
         root=table.root,
         are_probabilities=table.manifest.spec.rewards_are_probabilities,
+        default_aggregate=default_aggregate(table.manifest.spec),
         by_aggregate={
             aggregate: rewards[aggregate].to_numpy().reshape(row_PM.shape)
             for aggregate in AGGREGATES
         },
         steps=[[next(step_lists) for _ in row_M] for row_M in row_PM],
     )
+
+
+def default_aggregate(spec: SpecSection) -> str:
+    """Return the aggregate that ``fsdpo-bench run`` takes for this reward model.
+
+    A PRM format from a file of the user can name another one, which the manifest does not contain.
+    """
+    if spec.has_outcome_rewards:
+        return OUTCOME_AGGREGATE
+    prm_format = spec.score.prm_format if spec.score else None
+    if prm_format is not None and prm_format.name in PRM_FORMATS:
+        return PRM_FORMATS[prm_format.name].aggregate
+    return DEFAULT_AGGREGATE
 
 
 def check_equal_verdicts(first: SolutionTable, other: SolutionTable) -> None:

@@ -123,10 +123,15 @@ def format_mean(mean: Mean | MeanDifference, sign: str = "") -> str:
 
 
 def _quality_table(results: Results) -> TextTable:
-    """Return ranking AUC and calibration by reward model and aggregate."""
+    """Return ranking AUC and calibration by reward model and aggregate.
+
+    The aggregate that suits the reward model is marked.
+    """
     rows = []
     for model, statistics in results.rewards.items():
         for aggregate, auc in statistics.ranking_auc.items():
+            is_default = aggregate == statistics.default_aggregate
+            label = f"{aggregate} (default)" if is_default else aggregate
             ranking = "–"
             if auc.value is not None and auc.ci95 is not None:
                 low, high = auc.ci95
@@ -135,7 +140,7 @@ def _quality_table(results: Results) -> TextTable:
             if statistics.quality is not None:
                 quality = statistics.quality[aggregate]
                 errors = [f"{quality.expected_error:.3f}", f"{quality.brier:.3f}"]
-            rows.append([model, aggregate, ranking, f"{auc.n:,}", *errors])
+            rows.append([model, label, ranking, f"{auc.n:,}", *errors])
     columns = ("reward model", "aggregate", "AUC>", "problems>", "ECE>", "Brier>")
     return TextTable("ranking AUC within problems, and calibration", columns, rows)
 
