@@ -121,10 +121,15 @@ def test_every_command_on_a_page_parses() -> None:
 
 
 def test_every_command_stands_in_a_block() -> None:
-    """In a block of a language, which is run as printed unless a comment says why not."""
+    """In a block of a language, which is run as printed unless a line says why not."""
     for page in SITE_PAGES:
         other_text = re.sub(r"```(bash|python)\n.*?```", "", PAGES[page], flags=re.S)
         assert not re.search(r"^(\$ )?(fsdpo-|python |pip |make )", other_text, flags=re.M), page
+
+
+def test_readers_see_which_blocks_are_not_run() -> None:
+    marks = r"<!--\s*(Not tested|Tested in)|^\*(Not tested here|Tested in small): [^\n]*\n(?!\n```)"
+    assert not [page for page, text in PAGES.items() if re.search(marks, text, flags=re.M)]
 
 
 @pytest.mark.proof
