@@ -37,7 +37,11 @@ SITE_PAGES = list(
     list_pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
 )
 PAGES = {page: page.read_text(encoding="utf-8") for page in (*ROOT.glob("*.md"), *SITE_PAGES)}
-SITE_BLOCKS = [block for page in SITE_PAGES for block in blocks(PAGES[page])]
+#: The examples of the reference have placeholders; the how-to pages run such commands.
+EXAMPLE_PAGES = {DOCS / "reference" / name for name in ("cli.md", "api.md")}
+SITE_BLOCKS = [
+    block for page in SITE_PAGES if page not in EXAMPLE_PAGES for block in blocks(PAGES[page])
+]
 
 
 def program_commands(program: str) -> dict[str, Any]:
