@@ -17,6 +17,7 @@ from parsed_options import parse_options
 from typer.testing import CliRunner
 
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
+from fsdpo_data.exchange.formats import step_label_formats
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -109,6 +110,11 @@ def test_every_message_of_troubleshooting_exists() -> None:
     for message in messages:
         parts = [re.escape(part) for part in message.removeprefix("… ").split("…")]
         assert re.search(r"\{[^}]*\}".join(parts), source_text), message
+
+
+def test_the_page_of_step_labels_has_every_format() -> None:
+    rows = re.findall(r"^\| `([a-z]\S*)` \|", PAGES[DOCS / "howto/step-labels.md"], flags=re.M)
+    assert sorted(rows) == sorted([*step_label_formats(), "fields"])
 
 
 # Commands and blocks
