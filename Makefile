@@ -10,7 +10,7 @@ EXAMPLE := examples/gsm8k-qwen-0.5b
 FROZEN := tests/data/frozen
 PIP_INSTALL := -m pip install -q --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo study evidence test tests proof proof-short environments adapters real gpu docs lint frozen examples embedded perf clean
+.PHONY: demo study evidence test tests proof proof-short environments adapters real gpu docs reference lint frozen examples embedded perf clean
 
 demo: $(VENV)/.train  ## the whole way on the embedded model: samples to a policy, measured before and after
 	rm -rf $(DEMO)
@@ -59,6 +59,9 @@ gpu: $(VENV)/.train  ## on whatever GPU there is: throughput, memory and MFU in 
 
 docs: $(VENV)/.docs  ## the site, in runs/site; a warning or a broken link is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q --strict
+
+reference: $(VENV)/.dev  ## the tables of commands, Python, columns and templates in docs/reference, from the code
+	$(BIN)/python docs/reference_pages.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

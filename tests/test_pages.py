@@ -17,6 +17,7 @@ from parsed_options import parse_options
 from typer.testing import CliRunner
 
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
+from fsdpo_data.exchange.formats import step_label_formats
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -37,7 +38,11 @@ SITE_PAGES = list(
     list_pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
 )
 PAGES = {page: page.read_text(encoding="utf-8") for page in (*ROOT.glob("*.md"), *SITE_PAGES)}
-SITE_BLOCKS = [block for page in SITE_PAGES for block in blocks(PAGES[page])]
+#: The examples of the reference have placeholders; the how-to pages run such commands.
+EXAMPLE_PAGES = {DOCS / "reference" / name for name in ("cli.md", "api.md")}
+SITE_BLOCKS = [
+    block for page in SITE_PAGES if page not in EXAMPLE_PAGES for block in blocks(PAGES[page])
+]
 
 
 def program_commands(program: str) -> dict[str, Any]:
@@ -116,12 +121,21 @@ def test_the_tree_of_contributing_has_every_folder() -> None:
 
 
 def test_every_message_of_troubleshooting_exists() -> None:
+    """Each message is code, and ``…`` stands for values; a value may start with a backquote."""
     files = [file for package in PACKAGES for file in (ROOT / package).rglob("*.py")]
     source = "\n".join(file.read_text(encoding="utf-8") for file in files)
     source_text = re.sub(r'"\s*\n\s*f?"', "", source)  # literals over several lines
-    messages = re.findall(r"^### (.*)$", PAGES[DOCS / "troubleshooting.md"], flags=re.M)
-    assert len(messages) > 10
-    assert not [message for message in messages if message not in source_text]
+    headings = re.findall(r"^### (.*)$", PAGES[DOCS / "troubleshooting.md"], flags=re.M)
+    messages = re.findall(r"^### `(.*)`$", PAGES[DOCS / "troubleshooting.md"], flags=re.M)
+    assert len(messages) == len(headings) > 20
+    for message in messages:
+        parts = [re.escape(part) for part in message.removeprefix("… ").split("…")]
+        assert re.search(r"\{[^}]*\}".join(parts), source_text), message
+
+
+def test_the_page_of_step_labels_has_every_format() -> None:
+    rows = re.findall(r"^\| `([a-z]\S*)` \|", PAGES[DOCS / "howto/step-labels.md"], flags=re.M)
+    assert sorted(rows) == sorted([*step_label_formats(), "fields"])
 
 
 # Commands and blocks
@@ -142,10 +156,15 @@ def test_every_command_on_a_page_parses() -> None:
 
 
 def test_every_command_stands_in_a_block() -> None:
-    """In a block of a language, which is run as printed unless a comment says why not."""
+    """In a block of a language, which is run as printed unless a line says why not."""
     for page in SITE_PAGES:
         other_text = re.sub(r"```(bash|python)\n.*?```", "", PAGES[page], flags=re.S)
         assert not re.search(r"^(\$ )?(fsdpo-|python |pip |make )", other_text, flags=re.M), page
+
+
+def test_readers_see_which_blocks_are_not_run() -> None:
+    marks = r"<!--\s*(Not tested|Tested in)|^\*(Not tested here|Tested in small): [^\n]*\n(?!\n```)"
+    assert not [page for page, text in PAGES.items() if re.search(marks, text, flags=re.M)]
 
 
 @pytest.mark.proof

@@ -19,7 +19,7 @@ def copy_page_file(page: str, name: str, folder: Path) -> Path:
 
     The page names the file in backquotes in the paragraph before the block.
     """
-    pattern = rf"`{re.escape(name)}`[^\n]*:\n\n(?:<!--[^\n]*-->\n)?```\w+\n(.*?)```"
+    pattern = rf"`{re.escape(name)}`[^\n]*:\n\n(?:\*Not tested[^\n]*\*\n\n)?```\w+\n(.*?)```"
     (text,) = re.findall(pattern, (HOWTO / page).read_text(encoding="utf-8"), flags=re.S)
     path = folder / name
     path.write_text(text, encoding="utf-8")

@@ -31,10 +31,10 @@ class Block(NamedTuple):
 def blocks(page: str) -> list[Block]:
     """Return the blocks of a page in their order."""
     matches = re.findall(
-        r"(?:<!-- (Not tested here|Tested in small): [^>]* -->\n)?"
-        r"```(bash|python)\n(.*?)```",
+        r"(?:^\*(Not tested here|Tested in small): .*\*\n\n)?"
+        r"```(bash|python)\n((?:.|\n)*?)```",
         page,
-        flags=re.S,
+        flags=re.M,
     )
     return [Block(*match) for match in matches]
 
