@@ -101,8 +101,10 @@ class TrainConfig(Options):
     """Maximum number of tokens of a sequence. 0 means the context length of the model."""
     group_by_length: Annotated[bool, Option(panel=_COMPUTE)] = True
     """Put sequences of similar length into one batch, which needs less padding."""
-    dtype: Annotated[Literal["float32", "bfloat16"], Option(panel=_COMPUTE)] = "float32"
-    """Precision of the computation. Weights stay in float32, except frozen weights under LoRA."""
+    dtype: Annotated[Literal["auto", "float32", "bfloat16"], Option(panel=_COMPUTE)] = "auto"
+    """Precision of the computation. `auto` is bfloat16 on GPUs that have it, else float32. Weights
+    stay in float32, except frozen weights under LoRA.
+    """
     gradient_checkpointing: Annotated[bool, Option(panel=_COMPUTE)] = False
     """Recompute activations in the backward pass. This needs less memory and more time."""
     deepspeed: Annotated[str | None, Option(panel=_COMPUTE)] = None
@@ -223,12 +225,12 @@ class SftConfig(TrainConfig):
 class PrmConfig(TrainConfig):
     r"""Train a process reward model (PRM) on solutions with step labels.
 
-    The defaults are the paper's: one epoch, 256 solutions per optimizer step on one device, and a
-    learning rate of 5e-7. Small models need a much higher learning rate.
+    The defaults are those of Full-Step-DPO for models with 7 billion weights: one epoch, 256
+    solutions per optimizer step on one device, and a learning rate of 5e-7. Small models need a
+    much higher learning rate. The embedded model `tiny` has its own, which the command prints.
 
     Examples:
-        fsdpo-train prm runs/demo --model tiny --out runs/prm --batch-size 32 \
-          --grad-accum 1 --lr 1.5e-3 --adam-beta2 0.98 --epochs 3
+        fsdpo-train prm runs/demo --model tiny --out runs/prm --epochs 3
 
         fsdpo-train prm runs/demo org/solutions rows.jsonl --model tiny --out runs/prm
 
@@ -343,16 +345,17 @@ class PreferenceSpec(Options):
 class DpoConfig(PreferenceSpec, TrainConfig):
     r"""Train a policy on preference pairs with step-wise DPO, DPO or a related loss.
 
-    The defaults are the paper's: one epoch, and 4 prompts per optimizer step on one device, which
-    are 64 pairs if every prompt has 16. `batch_pairs` counts the pairs instead. The learning rate,
-    β and γ come from the paper too. Small models need a much higher learning rate.
+    The defaults are those of Full-Step-DPO for models with 7 billion weights: one epoch, and 4
+    prompts per optimizer step on one device, which are 64 pairs if every prompt has 16.
+    `batch_pairs` counts the pairs instead. The learning rate, β and γ come from there too. Small
+    models need a much higher learning rate. The embedded model `tiny` has its own, which the
+    command prints.
 
     Examples:
-        fsdpo-train dpo runs/pairs --model tiny --out runs/full-step --lr 1e-4 \
-          --beta 1
+        fsdpo-train dpo runs/pairs --model tiny --out runs/full-step
 
-        fsdpo-train dpo org/pairs --model tiny --out runs/dpo --loss dpo --lr 1e-4 \
-          --beta 1 --reference-cache runs/reference
+        fsdpo-train dpo org/pairs --model tiny --out runs/dpo --loss dpo \
+          --reference-cache runs/reference
 
         torchrun --nproc-per-node 8 -m fsdpo_train dpo runs/pairs \
           --model qwen2-7b-sft --out runs/full-step --batch-size 1 --batch-pairs 64 \

@@ -155,17 +155,22 @@ def _group_fields(
     return fields
 
 
-def given_values(options: Options) -> dict[str, Any]:
-    """Return the values that differ from their defaults, by parameter."""
+def given_values(options: Options, always: Collection[str] = ()) -> dict[str, Any]:
+    """Return the values that differ from their defaults, and those in ``always``, by parameter."""
     return {
         name: value
         for name, parameter in command_parameters(type(options)).items()
-        if (value := parameter.value_in(options)) != parameter.default
+        if (value := parameter.value_in(options)) != parameter.default or name in always
     }
 
 
 def command_line(
-    options: Options, program: str, command: str, *, is_local: bool = False
+    options: Options,
+    program: str,
+    command: str,
+    *,
+    is_local: bool = False,
+    always: Collection[str] = (),
 ) -> list[str]:
     """Return the command line that gives the same result as options.
 
@@ -178,13 +183,16 @@ def command_line(
         program: Name of the program, such as ``fsdpo-data``.
         command: Name of the command, such as ``build``.
         is_local: Whether the command line is for this machine, with all options and paths.
+        always: Parameters that the command line states even if they have their default.
     """
     words = [program, command]
     for plugin in plugin_arguments():
         is_file = plugin.endswith(".py") and not is_local
         words += ["--plugin", Path(plugin).name if is_file else plugin]
     parameters = command_parameters(type(options))
-    names = sorted(given_values(options), key=lambda name: not parameters[name].option.positional)
+    names = sorted(
+        given_values(options, always), key=lambda name: not parameters[name].option.positional
+    )
     for name in names:
         parameter = parameters[name]
         if is_local or parameter.option.in_digest:
