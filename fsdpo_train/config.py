@@ -123,6 +123,7 @@ class TrainConfig(Options):
         super().model_post_init(context)
         if not self.data:
             raise self.field_error("data", "expected at least one dataset or file.")
+        self._check_out()
         preset = self.deepspeed
         if preset is not None and preset not in DEEPSPEED_PRESETS and not Path(preset).is_file():
             presets = ", ".join(DEEPSPEED_PRESETS)
@@ -139,6 +140,13 @@ class TrainConfig(Options):
                 "4-bit weights need a `model`, and cannot be trained. Set `lora` to the rank of "
                 "trainable adapters, e.g. `lora=16`.",
             )
+
+    def _check_out(self) -> None:
+        """Refuse an output directory that the training reads."""
+        inputs = {"the training data": self.data, "the start model": [self.model or ""]}
+        for name, locations in inputs.items():
+            if self.out.resolve() in [Path(item).resolve() for item in locations if item]:
+                raise self.field_error("out", f"this is {name}. Choose a new directory.")
 
     @property
     def data_text(self) -> str:
@@ -366,7 +374,10 @@ class DpoConfig(PreferenceSpec, TrainConfig):
 
     data: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
     """Sealed dataset with pairs: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a
-    JSONL or parquet file with the columns of the config ``pairs``. May be given several times.
+    JSONL or parquet file with the columns ``prompt``, ``chosen_steps``, ``rejected_steps``,
+    ``chosen_rewards`` and ``rejected_rewards``. For losses without steps, such as ``dpo`` and
+    ``ipo``, the columns ``prompt``, ``chosen`` and ``rejected`` are enough. May be given several
+    times.
     """
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     """Start model, which is also the reference policy: a short name, a directory, or

@@ -55,9 +55,9 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
           --judge Qwen/Qwen2.5-7B-Instruct    # decides undecided answers
     """
 
-    suite: Annotated[str | None, Option(default_text="all")] = None
-    """Named list of benchmarks, as `fsdpo-bench tasks` prints them; `all` is the nine benchmarks of
-    the paper.
+    suite: str | None = None
+    """Named list of benchmarks, as `fsdpo-bench tasks` prints them. `smoke` needs no download;
+    `all` is the nine benchmarks of Full-Step-DPO.
     """
     task: Sequence[str] = ()
     """Name of a benchmark, or a file of your own: `my.toml`, or `my.jsonl` with the fields

@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -57,24 +57,47 @@ def store_errors(path: Path, *, saved_problems: int = 0) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_directory(
-    folder: Path, purpose: str = "writing to this run", *, exclusive: bool = True
+    folder: Path,
+    purpose: str = "writing to this run",
+    *,
+    exclusive: bool = True,
+    start_files: Collection[str] = (),
 ) -> Iterator[None]:
     """Create a folder if it is missing, and lock it against other processes.
+
+    If the block raises an error before it has written a result, the new folder is removed again.
 
     Args:
         folder: The folder to lock.
         purpose: The work of the lock owner; other processes see it in their error.
         exclusive: Whether to take the lock. Helper processes of the owner only create the folder.
+        start_files: Names of files that the owner writes before any result.
 
     Raises:
         StoreError: if the folder is not writable, or another process has the lock.
     """
     with contextlib.ExitStack() as stack:
         with store_errors(folder):
+            is_new = not os.path.lexists(folder)
             folder.mkdir(parents=True, exist_ok=True)
             if exclusive:
                 stack.enter_context(_lock_file(folder, purpose))
-        yield
+        try:
+            yield
+        except Exception:
+            if is_new and exclusive:
+                _remove_without_result(folder, {LOCK_FILE, *start_files})
+            raise
+
+
+def _remove_without_result(folder: Path, start_files: Collection[str]) -> None:
+    """Remove a folder that contains only files of the start of a run."""
+    with contextlib.suppress(OSError):  # the error that ended the run is more important
+        names = {path.name for path in folder.iterdir()}
+        if names <= start_files:
+            for name in names:
+                (folder / name).unlink()
+            folder.rmdir()
 
 
 def _lock_file(folder: Path, purpose: str) -> contextlib.AbstractContextManager[object]:

@@ -76,20 +76,21 @@ def data_files(name: str, split: str) -> list[Path]:
         if files:
             return files
         raise InputError(f"no file matches {name!r}. Quote the pattern, and check it with ls.")
-    raise InputError(f"no file {name!r}.{_suggest_entries(path)}")
+    raise InputError(f"no such file or directory: {name}.{suggest_entries(path)}")
 
 
-def _suggest_entries(path: Path) -> str:
-    """Return a sentence with names similar to a missing path, in its nearest existing folder."""
+def suggest_entries(path: Path) -> str:
+    """Return a sentence with names similar to a missing path, in its nearest existing folder.
+
+    The sentence starts with a space. It is empty without similar names.
+    """
     parent = path.parent
     while not parent.is_dir():
         path = parent
         parent = parent.parent
     names = sorted(entry.name for entry in parent.iterdir() if not entry.name.startswith("."))
-    if not names:
-        return f" {parent} is empty."
-    lead_in = f"Nearest in {parent}"
-    return suggest_names(path.name, names, lead_in) or f" {lead_in}: {', '.join(names[:3])}."
+    lead_in = "Nearest" if parent == Path() else f"Nearest in {parent}"
+    return suggest_names(path.name, names, lead_in)
 
 
 def _directory_files(path: Path, split: str) -> list[Path]:

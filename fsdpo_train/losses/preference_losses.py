@@ -107,6 +107,11 @@ class PreferenceLoss:
             )
 
     @property
+    def needs_steps(self) -> bool:
+        """Whether the solutions of a pair must be split into steps."""
+        return self.pair_loss is None or self.uses_rewards or self.ends_at_first_difference
+
+    @property
     def description(self) -> str:
         """The text about the loss in ``--help``."""
         flags = (f"--{option}" for option in self.options)

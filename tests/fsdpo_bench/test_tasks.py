@@ -244,13 +244,15 @@ def test_task_names_allow_other_spellings_and_suggest_the_nearest() -> None:
     with pytest.raises(InputError, match=r"task = 'gsm9k'.*Nearest: gsm8k"):
         get_task("gsm9k")
     with pytest.raises(InputError, match=r"suite = 'odd'.*Nearest: ood"):
-        select_tasks("odd", None)
+        select_tasks("odd")
     assert [task.name for task in select_tasks("in-domain", ["ocw", "math"])] == [
         "gsm8k",
         "math",
         "ocw",
     ]
-    assert len(select_tasks(None, None)) == 9
+    assert len(select_tasks("all")) == 9
+    with pytest.raises(InputError, match=r"no benchmark is named. Set `task` or `suite`"):
+        select_tasks(None)
 
 
 #: A row of each Hub repository whose columns differ from the original file.
