@@ -21,6 +21,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from fsdpo_data.core.command_line import CommandParameter, command_parameters, make_options
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.options import Option, Options, item_type, plain_types, split_docstring
+from fsdpo_data.core.other_names import find_own_name
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.registry import Registry
 
@@ -304,6 +305,16 @@ class HelpCommand(TyperCommand):
     #: The valid values of parameters, by name; the help reads them when it is printed.
     choices: ClassVar[Mapping[str, Collection[Any]]] = {}
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of a command line; an unknown flag gets the flag of the same meaning."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # Typer has its own copy of click, whose module is private.
+            if type(error).__name__ == "NoSuchOption" and self.options_class is not None:
+                _suggest_flag(error, command_parameters(self.options_class))
+            raise
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the usage, the help, one table per panel, and the examples."""
         from rich.console import Console
@@ -323,6 +334,14 @@ class HelpCommand(TyperCommand):
                 table = _parameter_table(parameters, self.choices)
                 console.print(Panel(table, title=heading, title_align="left", border_style="dim"))
         _print_markdown(console, self.epilog)
+
+
+def _suggest_flag(error: Any, parameters: _Parameters) -> None:
+    """Put the flag that other tools call like the unknown option into its error."""
+    name = error.option_name.lstrip("-").replace("-", "_")
+    own_name, _, value = (find_own_name(name) or name).partition("=")
+    if flag := _find_flag([own_name], value or None, parameters):
+        error.possibilities = [flag]
 
 
 def _print_markdown(console: "Console", text: str | None) -> None:
