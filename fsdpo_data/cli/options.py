@@ -178,14 +178,18 @@ def _typer_parameter(parameter: CommandParameter, parameters: _Parameters) -> Pa
     )
 
 
+_LIST_START = "\n\n"  #: Text between a sentence and a list in Markdown.
+
+
 def _describe(parameter: CommandParameter) -> str:
-    """Return a sentence for each choice that has a description, such as a name of a registry."""
+    """Return a list of the choices that have a description, such as the names of a registry."""
     names = parameter.option.names_in_value
     choices = parameter.choices if names is None else names
     if not isinstance(choices, Registry):
         return ""
     texts = {entry.name: getattr(entry, "description", "") for entry in choices.loaded_entries()}
-    return "".join(f" `{name}`: {text}." for name, text in texts.items() if text)
+    lines = [f"- `{name}`: {text}." for name, text in texts.items() if text]
+    return _LIST_START + "\n".join(lines) if lines else ""
 
 
 def _default_text(parameter: CommandParameter) -> Any:
@@ -383,11 +387,12 @@ def _parameter_table(parameters: list[Any], choices: Mapping[str, Collection[Any
     for flags, parameter in zip(flag_texts, parameters, strict=True):
         text = parameter.help
         default = getattr(parameter, "show_default", None)
+        text, list_start, items = text.partition(f"{_LIST_START}- ")
         if parameter.required:
             text += " [required]"
         elif isinstance(default, str):
             text += f" [default: {default}]"
-        table.add_row(flags, Markdown(text))
+        table.add_row(flags, Markdown(f"{text}{list_start}{items}"))
     return table
 
 

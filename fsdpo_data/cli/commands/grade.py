@@ -53,8 +53,7 @@ class GradeCommandOptions(GradingOptions, ResponseReading):
 
             fsdpo-data grade runs/a --out runs/judged --judge Qwen/Qwen2.5-7B-Instruct
 
-            fsdpo-data grade runs/a --out runs/judged --judge NAME --judge-engine openai \
-              --judge-base-url http://HOST:8000/v1 --judge-api chat
+            fsdpo-data grade runs/a --out runs/judged --judge judge.toml    # a server
 
         Grade the responses in a file, which has the fields `answer` and `response`:
 
