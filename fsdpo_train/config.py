@@ -233,9 +233,10 @@ class SftConfig(TrainConfig):
 class PrmConfig(TrainConfig):
     r"""Train a process reward model (PRM) on solutions with step labels.
 
-    The defaults are those of Full-Step-DPO for models with 7 billion weights: one epoch, 256
-    solutions per optimizer step on one device, and a learning rate of 5e-7. Small models need a
-    much higher learning rate. The embedded model `tiny` has its own, which the command prints.
+    The defaults are those of Full-Step-DPO (arXiv 2502.14356) for models with 7 billion weights:
+    one epoch, 256 solutions per optimizer step on one device, and a learning rate of 5e-7. Small
+    models need a much higher learning rate. The embedded model `tiny` has its own, which the
+    command prints.
 
     Examples:
         fsdpo-train prm runs/demo --model tiny --out runs/prm --epochs 3
@@ -252,14 +253,14 @@ class PrmConfig(TrainConfig):
     stage: ClassVar[str] = "prm"
 
     data: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
-    """Sealed dataset: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a JSONL or
+    """Dataset: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a JSONL or
     parquet file. A file has the columns ``prompt``, ``completions`` and ``labels`` (booleans, or
     numbers in [0, 1]). May be given several times.
     """
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     """Policy whose weights get the reward head: a short name, a directory, or
     ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions of all
-    sealed datasets.
+    datasets.
     """
     batch_size: Annotated[int, Field(ge=1)] = 8
     """Sequences per device in one micro-batch."""
@@ -279,9 +280,10 @@ class PrmConfig(TrainConfig):
     zeta: Annotated[float, Field(ge=0), Option(panel=_LOSS)] = 4.0
     """Margin ζ between right and wrong steps, in logits."""
     loss_reduction: Literal["sum", "mean"] = "sum"
-    """Reduction over the label positions of a solution: ``sum`` (the paper's) or ``mean``."""
+    """Reduction over the label positions of a solution: ``sum``, as in Full-Step-DPO, or ``mean``.
+    """
     label_positions: Literal["step", "token"] = "step"
-    """Tokens with a loss. ``step``: the last token of each step (the paper's). ``token``: every
+    """Tokens with a loss. ``step``: the last token of each step. ``token``: every
     token of the step, as in Cobbe et al. (2021). In both cases, a trained PRM scores a step at its
     last token.
     """
@@ -353,10 +355,10 @@ class PreferenceSpec(Options):
 class DpoConfig(PreferenceSpec, TrainConfig):
     r"""Train a policy on preference pairs with step-wise DPO, DPO or a related loss.
 
-    The defaults are those of Full-Step-DPO for models with 7 billion weights: one epoch, and 4
-    prompts per optimizer step on one device, which are 64 pairs if every prompt has 16.
-    `batch_pairs` counts the pairs instead. The learning rate, β and γ come from there too. Small
-    models need a much higher learning rate. The embedded model `tiny` has its own, which the
+    The defaults are those of Full-Step-DPO (arXiv 2502.14356) for models with 7 billion weights:
+    one epoch, and 4 prompts per optimizer step on one device, which are 64 pairs if every prompt
+    has 16. `batch_pairs` counts the pairs instead. The learning rate, β and γ come from there too.
+    Small models need a much higher learning rate. The embedded model `tiny` has its own, which the
     command prints.
 
     Examples:
@@ -373,7 +375,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     stage: ClassVar[str] = "dpo"
 
     data: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
-    """Sealed dataset with pairs: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a
+    """Dataset with pairs: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a
     JSONL or parquet file with the columns ``prompt``, ``chosen_steps``, ``rejected_steps``,
     ``chosen_rewards`` and ``rejected_rewards``. For losses without steps, such as ``dpo`` and
     ``ipo``, the columns ``prompt``, ``chosen`` and ``rejected`` are enough. May be given several
@@ -382,7 +384,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     """Start model, which is also the reference policy: a short name, a directory, or
     ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions of all
-    sealed datasets.
+    datasets.
     """
     batch_size: Annotated[int, Field(ge=1)] = 4
     """Prompts per device in one micro-batch, each with all its pairs. With ``pairs`` as `shuffle`:

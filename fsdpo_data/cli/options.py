@@ -51,7 +51,7 @@ class DatasetOptions(Options):
     """Options of a command that reads a dataset."""
 
     data: Annotated[str | Path, Option(positional=True, dataset="input")]
-    "Directory or URL of a sealed dataset."
+    "Directory or URL of a dataset."
 
 
 def command(

@@ -65,7 +65,7 @@ def lock_directory(
 ) -> Iterator[None]:
     """Create a folder if it is missing, and lock it against other processes.
 
-    If the block raises an error before it has written a result, the new folder is removed again.
+    If the block raises an error before it has written a result, the folder is as before.
 
     Args:
         folder: The folder to lock.
@@ -80,24 +80,28 @@ def lock_directory(
         with store_errors(folder):
             is_new = not os.path.lexists(folder)
             folder.mkdir(parents=True, exist_ok=True)
+            old_names = set(os.listdir(folder))
             if exclusive:
                 stack.enter_context(_lock_file(folder, purpose))
         try:
             yield
         except Exception:
-            if is_new and exclusive:
-                _remove_without_result(folder, {LOCK_FILE, *start_files})
+            if exclusive:
+                _remove_start_files(folder, old_names, {LOCK_FILE, *start_files}, is_new=is_new)
             raise
 
 
-def _remove_without_result(folder: Path, start_files: Collection[str]) -> None:
-    """Remove a folder that contains only files of the start of a run."""
+def _remove_start_files(
+    folder: Path, old_names: set[str], start_files: set[str], *, is_new: bool
+) -> None:
+    """Remove the files of the start of a run, and a new folder, unless there is a result."""
     with contextlib.suppress(OSError):  # the error that ended the run is more important
-        names = {path.name for path in folder.iterdir()}
-        if names <= start_files:
-            for name in names:
+        new_names = set(os.listdir(folder)) - old_names
+        if new_names <= start_files:
+            for name in new_names:
                 (folder / name).unlink()
-            folder.rmdir()
+            if is_new:
+                folder.rmdir()
 
 
 def _lock_file(folder: Path, purpose: str) -> contextlib.AbstractContextManager[object]:

@@ -190,7 +190,7 @@ class StageOptions(Options):
     """Derive a new dataset from a sealed dataset."""
 
     data: Annotated[str | Path, Option(positional=True, dataset="input")]
-    """A sealed dataset, as a directory or a URL. It does not change."""
+    """A dataset, as a directory or a URL. It does not change."""
     out: Annotated[str | Path, Option(in_digest=False, dataset="output")]
     """Directory or URL of the new dataset."""
     resume: Resume = False

@@ -48,8 +48,8 @@ class AnswerJudgeOptions(Options):
     judge: Annotated[str | None, Option(panel=_PANEL, metavar="MODEL|FILE.toml")] = None
     """Model that decides the answers that the grader leaves undecided. It is a short name,
     `org/name[@revision]` on the Hub, or a directory. Verdicts of the grader stay. For a server, or
-    another prompt, give a TOML file with the key `model`, and with `engine`, `base_url`, `api`,
-    `format`, `prompt`, `max_tokens` and others (docs/howto/judge.md).
+    another prompt, give a TOML file with the key ``model``, and with ``engine``, ``base_url``,
+    ``api``, ``format``, ``prompt``, ``max_tokens`` and others (docs/howto/judge.md).
     """
     judge_format: Annotated[str | None, Option(has_flag=False)] = None
     """Prompt of the judge, and the way its replies are read: `chat`, `xverify`, `compassverifier`,

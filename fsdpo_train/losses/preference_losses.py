@@ -228,7 +228,7 @@ PREFERENCE_LOSSES.register(
 PREFERENCE_LOSSES.register(
     PreferenceLoss(
         name="public-code",
-        summary="Public code that is presented as the paper's: token weights, no factor β",
+        summary="Public code that is presented as Full-Step-DPO: token weights, no factor β",
         source="no paper",
         options=("beta", "gamma"),
         uses_rewards=True,

@@ -164,10 +164,10 @@ def _source_error(data: Path, row_format: RowFormat, reason: str) -> InputError:
         row_format: The format of the rows.
         reason: Sentences before the expectation; empty for none.
     """
-    sealed_text = f"a sealed dataset with {row_format.config}, " if row_format.config else ""
+    dataset_text = f"a dataset with {row_format.config}, " if row_format.config else ""
     export_text = f" `fsdpo-data export {data} --to trl-sft` makes one." if data.is_dir() else ""
     return InputError(
-        f"{reason}{'Expected' if reason else 'expected'} {sealed_text}a .jsonl or .parquet file "
+        f"{reason}{'Expected' if reason else 'expected'} {dataset_text}a .jsonl or .parquet file "
         f"with the columns {row_format.file_columns}, or org/name of a dataset on the "
         f"Hub.{export_text}",
         field="data",

@@ -241,14 +241,14 @@ _SHARED_FIELD_OPTIONS = ("question_field", "gold_field", "steps_field")
 
 
 class ImportOptions(ImportOutputsOptions):
-    r"""Import recorded responses or published step labels as a sealed dataset.
+    r"""Import recorded responses or published step labels as a dataset.
 
     Responses (`outputs`) are split into steps, graded and labelled as in `build`. Step labels keep
-    their steps and labels, and no answer is graded. Unreadable rows go to a quarantine file, with
+    their steps and labels, and no answer is graded. Unreadable rows go to another file, with
     the reasons.
 
     Examples:
-        Import recorded responses as a sealed dataset:
+        Import recorded responses as a dataset:
 
             fsdpo-data import samples.jsonl --from outputs --model-name 'Their 7B' \
               --out runs/theirs

@@ -65,7 +65,7 @@ class GradeCommandOptions(GradingOptions, ResponseReading):
     """
 
     data: Annotated[str | Path | None, Option(positional=True, dataset="input")] = None
-    """A sealed dataset (a directory or a URL), or a file with responses and gold answers."""
+    """A dataset (a directory or a URL), or a file with responses and gold answers."""
     out: Annotated[str | Path | None, Option(in_digest=False, dataset="output")] = None
     """Directory or URL of the new dataset. For a file: new JSONL file with the verdict on each
     response.
