@@ -186,13 +186,12 @@ class SftConfig(TrainConfig):
     The loss covers the completion and the end-of-sequence token.
 
     Examples:
-        fsdpo-train sft sft.jsonl --model Qwen/Qwen2-7B --out runs/sft \
-          --dtype bfloat16
+        fsdpo-train sft sft.jsonl --model Qwen/Qwen2-7B --out runs/sft
 
         fsdpo-train sft sft.jsonl --model tiny --out runs/tiny --epochs 1
 
         torchrun --nproc-per-node 8 -m fsdpo_train sft sft.parquet --model ./base \
-          --out runs/sft --dtype bfloat16 --deepspeed zero3
+          --out runs/sft --deepspeed zero3
     """
 
     stage: ClassVar[str] = "sft"
@@ -246,7 +245,7 @@ class PrmConfig(TrainConfig):
         fsdpo-train prm runs/demo --model tiny --out runs/orm --last-step-only
 
         torchrun --nproc-per-node 8 -m fsdpo_train prm runs/qwen \
-          --model qwen2-7b-sft --out runs/prm --dtype bfloat16 --deepspeed zero3 \
+          --model qwen2-7b-sft --out runs/prm --deepspeed zero3 \
           --gradient-checkpointing --grad-accum 4
     """
 
@@ -369,7 +368,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
 
         torchrun --nproc-per-node 8 -m fsdpo_train dpo runs/pairs \
           --model qwen2-7b-sft --out runs/full-step --batch-size 1 --batch-pairs 64 \
-          --dtype bfloat16 --deepspeed zero3 --gradient-checkpointing
+          --deepspeed zero3 --gradient-checkpointing
     """
 
     stage: ClassVar[str] = "dpo"

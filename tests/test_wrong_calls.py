@@ -104,12 +104,12 @@ def test_a_wrong_call_names_the_mistake(
 ) -> None:
     monkeypatch.chdir(inputs)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    before = sorted(inputs.rglob("*"))
+    old_files = sorted(inputs.rglob("*"))
     code, message = call(line)
     assert CALLS[line] in message
     assert code == (UNKNOWN_OPTION if "No such option" in message else 1)
     assert "Traceback" not in message
-    assert sorted(inputs.rglob("*")) == before, "the call left files"
+    assert sorted(inputs.rglob("*")) == old_files, "the call left files"
 
 
 def test_names_that_are_not_near_are_not_suggested(

@@ -117,8 +117,8 @@ def read_judge_file(file: Path) -> AnswerJudgeOptions:
         return make_options(AnswerJudgeOptions, values, with_hidden=True)
     except InputError as error:
         name = error.field.rpartition(".")[2]
-        place = f"{_KEYS.get(name, name)} = {error.value!r}: " if name else ""
-        raise InputError(f"{file}: {place}{_with_keys(error.message, parameters)}") from None
+        location = f"{_KEYS.get(name, name)} = {error.value!r}: " if name else ""
+        raise InputError(f"{file}: {location}{_with_keys(error.message, parameters)}") from None
 
 
 def _with_keys(message: str, names: Collection[str]) -> str:

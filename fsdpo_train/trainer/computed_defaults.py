@@ -48,16 +48,15 @@ def with_computed_defaults(config: ConfigT) -> ConfigT:
     defaults = _tiny_defaults(config)
     if defaults:
         subject = "tiny" if config.model == "tiny" else f"{config.model}, as large as tiny"
-        values = ", ".join(f"`{name}={value:g}`" for name, value in defaults.items())
+        values = ", ".join(f"`{name}={value}`" for name, value in defaults.items())
         log.info(f"{subject}: {values}")
-    if config.dtype == "auto":
-        defaults["dtype"] = _default_dtype()
-    return config.replace(**defaults)
+    config = config.replace(**defaults)
+    return config.replace(dtype=_default_dtype()) if config.dtype == "auto" else config
 
 
 def computed_names(config: TrainConfig) -> Collection[str]:
     """Return the names of the options whose default may depend on model or machine."""
-    return {*TINY_OPTIONS[config.stage], "dtype"}
+    return TINY_OPTIONS[config.stage].keys()
 
 
 def _tiny_defaults(config: TrainConfig) -> dict[str, Any]:

@@ -88,10 +88,10 @@ def test_the_options_are_printed_recorded_and_kept_by_models_trained_from_tiny(
     line = ["prm", str(data), "--model", "tiny", "--out", str(out), "--max-steps", "1"]
     code, _, err = run(capsys, *line, "--held-out", "0", "--grad-accum", "2", main=main)
     assert code == 0
-    assert "tiny: --lr 0.0015, --adam-beta2 0.98, --batch-size 32\n" in err
+    assert "tiny: --lr 0.0015, --adam-beta2 0.98, --batch-size 32, --dtype float32\n" in err
     recorded = json.loads((out / "prm.json").read_text())
     assert tuple(recorded[name] for name in NAMES) == (1.5e-3, 0.98, 32, 2)
-    assert recorded["dtype"] in ("float32", "bfloat16")
+    assert recorded["dtype"] == "float32"
     command = " ".join((out / "README.md").read_text().replace("\\\n", " ").split())
     assert "--lr 0.0015 --adam-beta2 0.98" in command and "--grad-accum 2" in command
     assert values(DpoConfig(data="d", out="o", model=str(out))) == TINY[DpoConfig]
@@ -110,13 +110,14 @@ def test_the_card_states_a_learning_rate_that_equals_the_default(tmp_path: Path)
     [(True, True, "bfloat16"), (True, False, "float32"), (False, True, "float32")],
 )
 def test_the_precision_follows_the_gpu(
-    has_gpu: bool, has_bfloat16: bool, dtype: str, monkeypatch: pytest.MonkeyPatch
+    has_gpu: bool, has_bfloat16: bool, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has_bfloat16)
-    config = PrmConfig(data="d", out="o", model="tiny")
+    config = PrmConfig(data="d", out="o", model=str(save_random_model(tmp_path / "model")))
     assert with_computed_defaults(config).dtype == dtype
     assert with_computed_defaults(config.replace(dtype="float32")).dtype == "float32"
+    assert with_computed_defaults(config.replace(model="tiny")).dtype == "float32"
 
 
 #: Options of the trainings in recipes for the embedded model, which the recipes do not state.
