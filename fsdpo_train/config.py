@@ -101,8 +101,10 @@ class TrainConfig(Options):
     """Maximum number of tokens of a sequence. 0 means the context length of the model."""
     group_by_length: Annotated[bool, Option(panel=_COMPUTE)] = True
     """Put sequences of similar length into one batch, which needs less padding."""
-    dtype: Annotated[Literal["float32", "bfloat16"], Option(panel=_COMPUTE)] = "float32"
-    """Precision of the computation. Weights stay in float32, except frozen weights under LoRA."""
+    dtype: Annotated[Literal["auto", "float32", "bfloat16"], Option(panel=_COMPUTE)] = "auto"
+    """Precision of the computation. `auto` is bfloat16 on GPUs that have it, else float32. Weights
+    stay in float32, except frozen weights under LoRA.
+    """
     gradient_checkpointing: Annotated[bool, Option(panel=_COMPUTE)] = False
     """Recompute activations in the backward pass. This needs less memory and more time."""
     deepspeed: Annotated[str | None, Option(panel=_COMPUTE)] = None
@@ -121,6 +123,7 @@ class TrainConfig(Options):
         super().model_post_init(context)
         if not self.data:
             raise self.field_error("data", "expected at least one dataset or file.")
+        self._check_out()
         preset = self.deepspeed
         if preset is not None and preset not in DEEPSPEED_PRESETS and not Path(preset).is_file():
             presets = ", ".join(DEEPSPEED_PRESETS)
@@ -137,6 +140,13 @@ class TrainConfig(Options):
                 "4-bit weights need a `model`, and cannot be trained. Set `lora` to the rank of "
                 "trainable adapters, e.g. `lora=16`.",
             )
+
+    def _check_out(self) -> None:
+        """Refuse an output directory that the training reads."""
+        inputs = {"the training data": self.data, "the start model": [self.model or ""]}
+        for name, locations in inputs.items():
+            if self.out.resolve() in [Path(item).resolve() for item in locations if item]:
+                raise self.field_error("out", f"this is {name}. Choose a new directory.")
 
     @property
     def data_text(self) -> str:
@@ -176,13 +186,12 @@ class SftConfig(TrainConfig):
     The loss covers the completion and the end-of-sequence token.
 
     Examples:
-        fsdpo-train sft sft.jsonl --model Qwen/Qwen2-7B --out runs/sft \
-          --dtype bfloat16
+        fsdpo-train sft sft.jsonl --model Qwen/Qwen2-7B --out runs/sft
 
         fsdpo-train sft sft.jsonl --model tiny --out runs/tiny --epochs 1
 
         torchrun --nproc-per-node 8 -m fsdpo_train sft sft.parquet --model ./base \
-          --out runs/sft --dtype bfloat16 --deepspeed zero3
+          --out runs/sft --deepspeed zero3
     """
 
     stage: ClassVar[str] = "sft"
@@ -223,33 +232,34 @@ class SftConfig(TrainConfig):
 class PrmConfig(TrainConfig):
     r"""Train a process reward model (PRM) on solutions with step labels.
 
-    The defaults are the paper's: one epoch, 256 solutions per optimizer step on one device, and a
-    learning rate of 5e-7. Small models need a much higher learning rate.
+    The defaults are those of Full-Step-DPO (arXiv 2502.14356) for models with 7 billion weights:
+    one epoch, 256 solutions per optimizer step on one device, and a learning rate of 5e-7. Small
+    models need a much higher learning rate. The embedded model `tiny` has its own, which the
+    command prints.
 
     Examples:
-        fsdpo-train prm runs/demo --model tiny --out runs/prm --batch-size 32 \
-          --grad-accum 1 --lr 1.5e-3 --adam-beta2 0.98 --epochs 3
+        fsdpo-train prm runs/demo --model tiny --out runs/prm --epochs 3
 
         fsdpo-train prm runs/demo org/solutions rows.jsonl --model tiny --out runs/prm
 
         fsdpo-train prm runs/demo --model tiny --out runs/orm --last-step-only
 
         torchrun --nproc-per-node 8 -m fsdpo_train prm runs/qwen \
-          --model qwen2-7b-sft --out runs/prm --dtype bfloat16 --deepspeed zero3 \
+          --model qwen2-7b-sft --out runs/prm --deepspeed zero3 \
           --gradient-checkpointing --grad-accum 4
     """
 
     stage: ClassVar[str] = "prm"
 
     data: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
-    """Sealed dataset: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a JSONL or
+    """Dataset: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a JSONL or
     parquet file. A file has the columns ``prompt``, ``completions`` and ``labels`` (booleans, or
     numbers in [0, 1]). May be given several times.
     """
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     """Policy whose weights get the reward head: a short name, a directory, or
     ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions of all
-    sealed datasets.
+    datasets.
     """
     batch_size: Annotated[int, Field(ge=1)] = 8
     """Sequences per device in one micro-batch."""
@@ -269,9 +279,10 @@ class PrmConfig(TrainConfig):
     zeta: Annotated[float, Field(ge=0), Option(panel=_LOSS)] = 4.0
     """Margin ζ between right and wrong steps, in logits."""
     loss_reduction: Literal["sum", "mean"] = "sum"
-    """Reduction over the label positions of a solution: ``sum`` (the paper's) or ``mean``."""
+    """Reduction over the label positions of a solution: ``sum``, as in Full-Step-DPO, or ``mean``.
+    """
     label_positions: Literal["step", "token"] = "step"
-    """Tokens with a loss. ``step``: the last token of each step (the paper's). ``token``: every
+    """Tokens with a loss. ``step``: the last token of each step. ``token``: every
     token of the step, as in Cobbe et al. (2021). In both cases, a trained PRM scores a step at its
     last token.
     """
@@ -343,32 +354,36 @@ class PreferenceSpec(Options):
 class DpoConfig(PreferenceSpec, TrainConfig):
     r"""Train a policy on preference pairs with step-wise DPO, DPO or a related loss.
 
-    The defaults are the paper's: one epoch, and 4 prompts per optimizer step on one device, which
-    are 64 pairs if every prompt has 16. `batch_pairs` counts the pairs instead. The learning rate,
-    β and γ come from the paper too. Small models need a much higher learning rate.
+    The defaults are those of Full-Step-DPO (arXiv 2502.14356) for models with 7 billion weights:
+    one epoch, and 4 prompts per optimizer step on one device, which are 64 pairs if every prompt
+    has 16. `batch_pairs` counts the pairs instead. The learning rate, β and γ come from there too.
+    Small models need a much higher learning rate. The embedded model `tiny` has its own, which the
+    command prints.
 
     Examples:
-        fsdpo-train dpo runs/pairs --model tiny --out runs/full-step --lr 1e-4 \
-          --beta 1
+        fsdpo-train dpo runs/pairs --model tiny --out runs/full-step
 
-        fsdpo-train dpo org/pairs --model tiny --out runs/dpo --loss dpo --lr 1e-4 \
-          --beta 1 --reference-cache runs/reference
+        fsdpo-train dpo org/pairs --model tiny --out runs/dpo --loss dpo \
+          --reference-cache runs/reference
 
         torchrun --nproc-per-node 8 -m fsdpo_train dpo runs/pairs \
           --model qwen2-7b-sft --out runs/full-step --batch-size 1 --batch-pairs 64 \
-          --dtype bfloat16 --deepspeed zero3 --gradient-checkpointing
+          --deepspeed zero3 --gradient-checkpointing
     """
 
     stage: ClassVar[str] = "dpo"
 
     data: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
-    """Sealed dataset with pairs: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a
-    JSONL or parquet file with the columns of the config ``pairs``. May be given several times.
+    """Dataset with pairs: a directory, a URL, or ``org/name[@revision]`` on the Hub. Or a
+    JSONL or parquet file with the columns ``prompt``, ``chosen_steps``, ``rejected_steps``,
+    ``chosen_rewards`` and ``rejected_rewards``. For losses without steps, such as ``dpo`` and
+    ``ipo``, the columns ``prompt``, ``chosen`` and ``rejected`` are enough. May be given several
+    times.
     """
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     """Start model, which is also the reference policy: a short name, a directory, or
     ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions of all
-    sealed datasets.
+    datasets.
     """
     batch_size: Annotated[int, Field(ge=1)] = 4
     """Prompts per device in one micro-batch, each with all its pairs. With ``pairs`` as `shuffle`:

@@ -55,9 +55,9 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
           --judge Qwen/Qwen2.5-7B-Instruct    # decides undecided answers
     """
 
-    suite: Annotated[str | None, Option(default_text="all")] = None
-    """Named list of benchmarks, as `fsdpo-bench tasks` prints them; `all` is the nine benchmarks of
-    the paper.
+    suite: str | None = None
+    """Named list of benchmarks, as `fsdpo-bench tasks` prints them. `smoke` needs no download;
+    `all` is the nine benchmarks of Full-Step-DPO.
     """
     task: Sequence[str] = ()
     """Name of a benchmark, or a file of your own: `my.toml`, or `my.jsonl` with the fields
@@ -131,15 +131,15 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
     b2: Annotated[Sequence[Annotated[int, Field(ge=1)]], Option(panel=_BEAM)] = (1,)
     """Solutions to keep after each step (the beam size); may be repeated, for one search each."""
     first_keep: Annotated[Literal["b1", "b2"], Option(panel=_BEAM)] = "b1"
-    """Solutions to keep after the first step: `b1` as in Algorithm 1 of Full-Step-DPO, or `b2` as
-    in its text.
+    """Solutions to keep after the first step: ``b1`` as in the algorithm of Full-Step-DPO, or
+    ``b2`` as in its text.
     """
     beam_aggregate: Annotated[str, Option(panel=_BEAM, choices=AGGREGATES)] = "last"
     """Function from step rewards to the reward that ranks partial solutions; `last` takes the
     reward of the newest step.
     """
     max_steps: Annotated[int, Field(ge=1), Option(panel=_BEAM)] = 32
-    """Maximum number of generations per solution (C in Algorithm 1). A generation adds one step, or
+    """Maximum number of generations per solution. A generation adds one step, or
     a part of a step that is longer than `step_tokens`.
     """
     step_tokens: Annotated[int, Field(ge=1), Option(panel=_BEAM)] = 256

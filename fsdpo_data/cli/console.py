@@ -64,6 +64,9 @@ def run_app(app: Callable[[], object]) -> NoReturn:
     # jobs on the same cores slow each other down by a factor of ten or more.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _adapt_to_terminal()
+    # bitsandbytes warns at its import that a fast kernel for 4-bit weights on CPUs is missing. Most
+    # commands import it through other libraries, and have no such weights.
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_LevelPrefixFormatter())
     loggers = [logging.getLogger(name) for name in ("fsdpo_data", "fsdpo_train", "fsdpo_bench")]

@@ -21,6 +21,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from fsdpo_data.core.command_line import CommandParameter, command_parameters, make_options
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.options import Option, Options, item_type, plain_types, split_docstring
+from fsdpo_data.core.other_names import find_own_name
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.registry import Registry
 
@@ -50,7 +51,7 @@ class DatasetOptions(Options):
     """Options of a command that reads a dataset."""
 
     data: Annotated[str | Path, Option(positional=True, dataset="input")]
-    "Directory or URL of a sealed dataset."
+    "Directory or URL of a dataset."
 
 
 def command(
@@ -177,14 +178,18 @@ def _typer_parameter(parameter: CommandParameter, parameters: _Parameters) -> Pa
     )
 
 
+_LIST_START = "\n\n"  #: Text between a sentence and a list in Markdown.
+
+
 def _describe(parameter: CommandParameter) -> str:
-    """Return a sentence for each choice that has a description, such as a name of a registry."""
+    """Return a list of the choices that have a description, such as the names of a registry."""
     names = parameter.option.names_in_value
     choices = parameter.choices if names is None else names
     if not isinstance(choices, Registry):
         return ""
     texts = {entry.name: getattr(entry, "description", "") for entry in choices.loaded_entries()}
-    return "".join(f" `{name}`: {text}." for name, text in texts.items() if text)
+    lines = [f"- `{name}`: {text}." for name, text in texts.items() if text]
+    return _LIST_START + "\n".join(lines) if lines else ""
 
 
 def _default_text(parameter: CommandParameter) -> Any:
@@ -304,6 +309,16 @@ class HelpCommand(TyperCommand):
     #: The valid values of parameters, by name; the help reads them when it is printed.
     choices: ClassVar[Mapping[str, Collection[Any]]] = {}
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words of a command line; an unknown flag gets the flag of the same meaning."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            # Typer has its own copy of click, whose module is private.
+            if type(error).__name__ == "NoSuchOption" and self.options_class is not None:
+                _suggest_flag(error, command_parameters(self.options_class))
+            raise
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the usage, the help, one table per panel, and the examples."""
         from rich.console import Console
@@ -323,6 +338,14 @@ class HelpCommand(TyperCommand):
                 table = _parameter_table(parameters, self.choices)
                 console.print(Panel(table, title=heading, title_align="left", border_style="dim"))
         _print_markdown(console, self.epilog)
+
+
+def _suggest_flag(error: Any, parameters: _Parameters) -> None:
+    """Put the flag that other tools call like the unknown option into its error."""
+    name = error.option_name.lstrip("-").replace("-", "_")
+    own_name, _, value = (find_own_name(name) or name).partition("=")
+    if flag := _find_flag([own_name], value or None, parameters):
+        error.possibilities = [flag]
 
 
 def _print_markdown(console: "Console", text: str | None) -> None:
@@ -364,11 +387,12 @@ def _parameter_table(parameters: list[Any], choices: Mapping[str, Collection[Any
     for flags, parameter in zip(flag_texts, parameters, strict=True):
         text = parameter.help
         default = getattr(parameter, "show_default", None)
+        text, list_start, items = text.partition(f"{_LIST_START}- ")
         if parameter.required:
             text += " [required]"
         elif isinstance(default, str):
             text += f" [default: {default}]"
-        table.add_row(flags, Markdown(text))
+        table.add_row(flags, Markdown(f"{text}{list_start}{items}"))
     return table
 
 

@@ -70,9 +70,17 @@ class CommandParameter:
         return True
 
 
-def command_parameters(options_class: type[Options]) -> Mapping[str, CommandParameter]:
-    """Return the parameters of a command by name, the members of groups included."""
-    return {parameter.name: parameter for parameter in _iterate_parameters(options_class)}
+def command_parameters(
+    options_class: type[Options], *, with_hidden: bool = False
+) -> Mapping[str, CommandParameter]:
+    """Return the parameters of a command by name, the members of groups included.
+
+    Args:
+        options_class: The class of the options.
+        with_hidden: Whether fields that have no flag count.
+    """
+    parameters = _iterate_parameters(options_class, with_hidden=with_hidden)
+    return {parameter.name: parameter for parameter in parameters}
 
 
 def _iterate_parameters(
@@ -80,6 +88,8 @@ def _iterate_parameters(
     group: Group | None = None,
     defaults: Options | None = None,
     path: tuple[str, ...] = (),
+    *,
+    with_hidden: bool = False,
 ) -> Iterator[CommandParameter]:
     """Yield the parameters of an option class, which may be the type of a group.
 
@@ -88,6 +98,7 @@ def _iterate_parameters(
         group: Settings of the group; None for the options of a command.
         defaults: Options with the defaults of the group; None for the defaults of the class.
         path: Fields that lead to the group.
+        with_hidden: Whether fields that have no flag count.
     """
     group = group or Group()
     for name, info in options_class.model_fields.items():
@@ -95,19 +106,22 @@ def _iterate_parameters(
         default = None if info.is_required() else info.default
         if defaults is not None:
             default = getattr(defaults, name)
-        if name in group.without or not option.has_flag:
+        if name in group.without or not (option.has_flag or with_hidden):
             continue
         inner_group = field_group(info)
         if inner_group is not None:
-            if group.prefix:
-                prefix = group.prefix + inner_group.prefix
-                inner_group = dataclasses.replace(inner_group, prefix=prefix, panel=group.panel)
-            yield from _iterate_parameters(info.annotation, inner_group, default, (*path, name))  # type: ignore[arg-type]
+            yield from _iterate_parameters(
+                info.annotation,  # type: ignore[arg-type]
+                inner_group,
+                default,
+                (*path, name),
+                with_hidden=with_hidden,
+            )
             continue
-        panel = group.panel if group.prefix else option.panel or group.panel
+        panel = option.panel or group.panel
         default_text = option.default_text or (group.default_text if default is None else "")
         yield CommandParameter(
-            name=group.prefix + group.flags.get(name, name),
+            name=group.flags.get(name, name),
             path=(*path, name),
             info=info,
             option=dataclasses.replace(
@@ -118,15 +132,18 @@ def _iterate_parameters(
         )
 
 
-def make_options(options_class: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
+def make_options(
+    options_class: type[OptionsT], values: Mapping[str, Any], *, with_hidden: bool = False
+) -> OptionsT:
     """Create options from the values of parameters by name, which may be texts.
 
-    A group keeps its defaults for members without a value.
+    A group keeps its defaults for members without a value. ``with_hidden`` also accepts fields that
+    have no flag.
 
     Raises:
         InputError: if a value is not valid.
     """
-    parameters = command_parameters(options_class)
+    parameters = command_parameters(options_class, with_hidden=with_hidden)
     values_by_path = {parameters[name].path: value for name, value in values.items()}
     fields = _group_fields(options_class, values_by_path, defaults=None, path=())
     try:
@@ -155,17 +172,22 @@ def _group_fields(
     return fields
 
 
-def given_values(options: Options) -> dict[str, Any]:
-    """Return the values that differ from their defaults, by parameter."""
+def given_values(options: Options, always: Collection[str] = ()) -> dict[str, Any]:
+    """Return the values that differ from their defaults, and those in ``always``, by parameter."""
     return {
         name: value
         for name, parameter in command_parameters(type(options)).items()
-        if (value := parameter.value_in(options)) != parameter.default
+        if (value := parameter.value_in(options)) != parameter.default or name in always
     }
 
 
 def command_line(
-    options: Options, program: str, command: str, *, is_local: bool = False
+    options: Options,
+    program: str,
+    command: str,
+    *,
+    is_local: bool = False,
+    always: Collection[str] = (),
 ) -> list[str]:
     """Return the command line that gives the same result as options.
 
@@ -178,13 +200,16 @@ def command_line(
         program: Name of the program, such as ``fsdpo-data``.
         command: Name of the command, such as ``build``.
         is_local: Whether the command line is for this machine, with all options and paths.
+        always: Parameters that the command line states even if they have their default.
     """
     words = [program, command]
     for plugin in plugin_arguments():
         is_file = plugin.endswith(".py") and not is_local
         words += ["--plugin", Path(plugin).name if is_file else plugin]
     parameters = command_parameters(type(options))
-    names = sorted(given_values(options), key=lambda name: not parameters[name].option.positional)
+    names = sorted(
+        given_values(options, always), key=lambda name: not parameters[name].option.positional
+    )
     for name in names:
         parameter = parameters[name]
         if is_local or parameter.option.in_digest:

@@ -81,7 +81,6 @@ def suggest_names(
     lead_in: str = "Nearest",
     *,
     limit: int = 3,
-    cutoff: float = 0.4,
 ) -> str:
     """Return a sentence with the known names most similar to ``name``.
 
@@ -92,9 +91,8 @@ def suggest_names(
         known_names: The names to choose from.
         lead_in: The words before the colon.
         limit: Maximum number of names in the sentence.
-        cutoff: Minimum similarity ratio of :mod:`difflib`, from 0 to 1.
     """
-    similar_names = difflib.get_close_matches(name, list(known_names), n=limit, cutoff=cutoff)
+    similar_names = difflib.get_close_matches(name, list(known_names), n=limit)
     return f" {lead_in}: {', '.join(similar_names)}." if similar_names else ""
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -57,24 +57,51 @@ def store_errors(path: Path, *, saved_problems: int = 0) -> Iterator[None]:
 
 @contextlib.contextmanager
 def lock_directory(
-    folder: Path, purpose: str = "writing to this run", *, exclusive: bool = True
+    folder: Path,
+    purpose: str = "writing to this run",
+    *,
+    exclusive: bool = True,
+    start_files: Collection[str] = (),
 ) -> Iterator[None]:
     """Create a folder if it is missing, and lock it against other processes.
+
+    If the block raises an error before it has written a result, the folder is as before.
 
     Args:
         folder: The folder to lock.
         purpose: The work of the lock owner; other processes see it in their error.
         exclusive: Whether to take the lock. Helper processes of the owner only create the folder.
+        start_files: Names of files that the owner writes before any result.
 
     Raises:
         StoreError: if the folder is not writable, or another process has the lock.
     """
     with contextlib.ExitStack() as stack:
         with store_errors(folder):
+            is_new = not os.path.lexists(folder)
             folder.mkdir(parents=True, exist_ok=True)
+            old_names = set(os.listdir(folder))
             if exclusive:
                 stack.enter_context(_lock_file(folder, purpose))
-        yield
+        try:
+            yield
+        except Exception:
+            if exclusive:
+                _remove_start_files(folder, old_names, {LOCK_FILE, *start_files}, is_new=is_new)
+            raise
+
+
+def _remove_start_files(
+    folder: Path, old_names: set[str], start_files: set[str], *, is_new: bool
+) -> None:
+    """Remove the files of the start of a run, and a new folder, unless there is a result."""
+    with contextlib.suppress(OSError):  # the error that ended the run is more important
+        new_names = set(os.listdir(folder)) - old_names
+        if new_names <= start_files:
+            for name in new_names:
+                (folder / name).unlink()
+            if is_new:
+                folder.rmdir()
 
 
 def _lock_file(folder: Path, purpose: str) -> contextlib.AbstractContextManager[object]:

@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, fie
 from pydantic.fields import FieldInfo
 
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names, unknown_name_error
+from fsdpo_data.core.other_names import find_own_name
 from fsdpo_data.core.urls import check_url, hide_credentials, is_url
 
 if TYPE_CHECKING:
@@ -63,9 +64,6 @@ class Group:
     panel: str = ""  #: Panel of members that have none.
     default_text: str = ""  #: Text in ``--help`` for the default None of members.
     without: Collection[str] = ()  #: Members that the command line does not have.
-    #: Text before the names of all members, also of groups inside, for a second group of a class.
-    #: All these members are in ``panel``.
-    prefix: str = ""
 
 
 def split_docstring(options_class: type) -> tuple[str, str]:
@@ -302,9 +300,14 @@ def input_error(error: ValidationError, model: type[Options], callee: str = "") 
     callee = callee or model.__name__
     if detail["type"] == "extra_forbidden":
         name = str(detail["loc"][-1])
+        own_name = find_own_name(name)
+        if own_name.partition("=")[0] in model.model_fields:
+            suggestion = f" Here it is `{own_name}`."
+        else:
+            suggestion = suggest_names(name, model.model_fields)
         return InputError(
-            f"{callee} has no parameter with this name.{suggest_names(name, model.model_fields)} "
-            f"`help({callee})` lists all parameters.",
+            f"{callee} has no parameter with this name.{suggestion} `help({callee})` lists all "
+            "parameters.",
             field=f"{field_name}.{name}",
             value=detail["input"],
         )

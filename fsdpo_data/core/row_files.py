@@ -7,6 +7,7 @@ raises an InputError.
 from __future__ import annotations
 
 import csv
+import difflib
 import glob
 import gzip
 import json
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.errors import InputError, suggest_names
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.input_files import check_regular_file, parse_json, read_file
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows, read_arrow_rows, read_parquet_rows
@@ -76,20 +77,24 @@ def data_files(name: str, split: str) -> list[Path]:
         if files:
             return files
         raise InputError(f"no file matches {name!r}. Quote the pattern, and check it with ls.")
-    raise InputError(f"no file {name!r}.{_suggest_entries(path)}")
+    raise InputError(f"no such file or directory: {name}.{suggest_entries(path)}")
 
 
-def _suggest_entries(path: Path) -> str:
-    """Return a sentence with names similar to a missing path, in its nearest existing folder."""
+def suggest_entries(path: Path) -> str:
+    """Return a sentence with names similar to a missing path, in its nearest existing folder.
+
+    Suffixes do not count. The sentence starts with a space. It is empty without similar names.
+    """
     parent = path.parent
     while not parent.is_dir():
         path = parent
         parent = parent.parent
     names = sorted(entry.name for entry in parent.iterdir() if not entry.name.startswith("."))
-    if not names:
-        return f" {parent} is empty."
-    lead_in = f"Nearest in {parent}"
-    return suggest_names(path.name, names, lead_in) or f" {lead_in}: {', '.join(names[:3])}."
+    names_by_stem = {Path(name).stem: name for name in names}
+    similar_stems = difflib.get_close_matches(path.stem, names_by_stem)
+    lead_in = "Nearest" if parent == Path() else f"Nearest in {parent}"
+    similar_names = ", ".join(names_by_stem[stem] for stem in similar_stems)
+    return f" {lead_in}: {similar_names}." if similar_names else ""
 
 
 def _directory_files(path: Path, split: str) -> list[Path]:

@@ -126,7 +126,7 @@ class SamplingSpec(Options):
     """Sampling settings. All of them change the samples, so all of them are in the digest."""
 
     n: Annotated[int, Field(ge=1)] = 32
-    """Completions per prompt (M in the paper)."""
+    """Completions per prompt."""
     temperature: Annotated[float, _TEMPERATURE] = 0.8
     """Sampling temperature; 0 is greedy decoding."""
     top_p: Annotated[float, _TOP_P] = 1.0

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from pydantic import BaseModel, ValidationError, field_validator
 from fsdpo_data.core.errors import FsdpoError, SchemaError
 from fsdpo_data.core.identity import RELEASE, digest
 from fsdpo_data.core.input_files import parse_json, read_file
-from fsdpo_data.core.row_files import summarize_list
+from fsdpo_data.core.row_files import suggest_entries, summarize_list
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.dataset import manifest_sections
 from fsdpo_data.dataset.manifest_sections import FileEntry
@@ -180,9 +181,14 @@ def _parse_manifest(root: Path, model_class: type[ModelT]) -> ModelT:
         parse_json(data)  # refuses deep nesting, which pydantic accepts
         return model_class.model_validate_json(data)
     except (FileNotFoundError, NotADirectoryError):
+        if not os.path.lexists(root):
+            raise SchemaError(
+                f"no such file or directory: {root}.{suggest_entries(root)} Expected a dataset, "
+                "which is a directory that `fsdpo-data build` or another stage has written."
+            ) from None
         message = (
             f"{root} holds no dataset ({MANIFEST_FILE} is missing). Expected a directory that "
-            "`fsdpo-data build` or another stage has sealed."
+            "`fsdpo-data build` or another stage has written to the end."
         )
         if (root / CONFIG_FILE).exists():
             message += " A run that was stopped is finished by the same command with `resume=True`."

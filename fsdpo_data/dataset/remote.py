@@ -221,7 +221,10 @@ def _check_not_input(name: str, url: str, inputs: Sequence[object]) -> None:
     """Refuse an output that is also an input."""
     if url.rstrip("/") in [str(value).rstrip("/") for value in inputs]:
         raise InputError(
-            "a sealed dataset is never changed. Choose a new folder.", field=name, value=url
+            "this is the dataset that the command reads, and datasets are never changed. Choose a "
+            "new folder.",
+            field=name,
+            value=url,
         )
 
 

@@ -156,7 +156,7 @@ def lock_run_directory(
             is different.
         StoreError: if the directory is not writable, or another process writes to it.
     """
-    with lock_directory(path):
+    with lock_directory(path, start_files=[CONFIG_FILE]):
         plugins = [plugin._asdict() for plugin in loaded_plugins()]
         if plugins:
             config = {**config, "plugins": plugins}

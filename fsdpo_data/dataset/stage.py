@@ -190,7 +190,7 @@ class StageOptions(Options):
     """Derive a new dataset from a sealed dataset."""
 
     data: Annotated[str | Path, Option(positional=True, dataset="input")]
-    """A sealed dataset, as a directory or a URL. It does not change."""
+    """A dataset, as a directory or a URL. It does not change."""
     out: Annotated[str | Path, Option(in_digest=False, dataset="output")]
     """Directory or URL of the new dataset."""
     resume: Resume = False
@@ -218,7 +218,10 @@ def _check_request(
     """Check the arguments; return the parent's manifest and the config of the run."""
     if out.resolve() == source.resolve():
         raise InputError(
-            "a sealed dataset is never changed. Choose a new directory.", field="out", value=out
+            "this is the dataset that the command reads, and datasets are never changed. Choose a "
+            "new directory.",
+            field="out",
+            value=out,
         )
     parent = read_manifest(source)
     if not (out / MANIFEST_FILE).exists():

@@ -1,15 +1,18 @@
 """The judge of undecided answers: its options, its model and its format."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from fsdpo_data.core.command_line import command_parameters, make_options
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX
-from fsdpo_data.core.errors import FsdpoError
+from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
 from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.options import Group, Option, Options
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.answer_judge_formats import (
@@ -28,42 +31,51 @@ from fsdpo_data.models.prompts import Template
 from fsdpo_data.models.resolve import ResolvedModel
 
 _PANEL = "Judge"
-_PREFIX = "judge_"
+#: A field in a message, in backquotes, such as `engine=openai`.
+_QUOTED_FIELD = re.compile(r"`(\w+)(=[^`]+)?`")
+#: Keys of a judge file that differ from the names of the options.
+_KEYS = {
+    "judge": "model",
+    "judge_format": "format",
+    "judge_prompt": "prompt",
+    "judge_max_tokens": "max_tokens",
+}
 
 
 class AnswerJudgeOptions(Options):
     """Options of a judge that decides the answers which the grader leaves undecided."""
 
-    judge: Annotated[str | None, Option(panel=_PANEL, metavar="MODEL")] = None
+    judge: Annotated[str | None, Option(panel=_PANEL, metavar="MODEL|FILE.toml")] = None
     """Model that decides the answers that the grader leaves undecided. It is a short name,
-    `org/name[@revision]` on the Hub, a directory, or the name on a server. Verdicts of the grader
-    stay.
+    `org/name[@revision]` on the Hub, or a directory. Verdicts of the grader stay. For a server, or
+    another prompt, give a TOML file with the key ``model``, and with ``engine``, ``base_url``,
+    ``api``, ``format``, ``prompt``, ``max_tokens`` and others (docs/howto/judge.md).
     """
-    judge_format: Annotated[
-        str | None, Option(panel=_PANEL, default_text="by the name of the model")
-    ] = None
+    judge_format: Annotated[str | None, Option(has_flag=False)] = None
     """Prompt of the judge, and the way its replies are read: `chat`, `xverify`, `compassverifier`,
-    `compassverifier-cot`, or your own TOML file.
+    `compassverifier-cot`, or your own TOML file. By default, the name of the model decides.
     """
-    judge_prompt: Annotated[Path | None, Option(panel=_PANEL, metavar="FILE")] = None
+    judge_prompt: Annotated[Path | None, Option(has_flag=False)] = None
     """Text file with the prompt of the authors, for formats without a prompt of their own."""
-    judge_max_tokens: Annotated[
-        int | None, Field(ge=1), Option(panel=_PANEL, default_text="by the format")
-    ] = None
-    """Maximum number of tokens per reply."""
+    judge_max_tokens: Annotated[int | None, Field(ge=1), Option(has_flag=False)] = None
+    """Maximum number of tokens per reply. By default, the format decides."""
     judge_engine: Annotated[
         SamplerOptions,
-        Group(
-            prefix=_PREFIX,
-            panel=_PANEL,
-            without=("actors", "gpus_per_actor", "batch_size"),
-            help={
-                "engine": "Backend that runs the judge. `auto` takes vLLM if it can run, else "
-                "transformers."
-            },
-        ),
+        Option(has_flag=False),
+        Group(without=("actors", "gpus_per_actor", "batch_size")),
     ] = SamplerOptions()
     """Engine that runs the judge."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_judge_file(cls, values: Any) -> Any:
+        """Replace a judge file by the options in it."""
+        judge = values.get("judge") if isinstance(values, dict) else None
+        if isinstance(judge, str | Path) and str(judge).endswith(".toml"):
+            options = read_judge_file(Path(judge))
+            stated_names = options.model_fields_set
+            return {**values, **{name: getattr(options, name) for name in stated_names}}
+        return values
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
@@ -74,9 +86,49 @@ class AnswerJudgeOptions(Options):
         for name, info in AnswerJudgeOptions.model_fields.items():
             if getattr(self, name) != info.default:
                 raise self.field_error(
-                    name,
-                    "the option needs a judge. Name its model with `judge`, or remove it.",
+                    name, "the option needs a judge. Name its model with `judge`, or remove it."
                 )
+
+
+def read_judge_file(file: Path) -> AnswerJudgeOptions:
+    """Return the options of a judge in a TOML file.
+
+    Raises:
+        InputError: if the file cannot be read, or has an unknown key or an unusable value.
+    """
+    parameters = command_parameters(AnswerJudgeOptions, with_hidden=True)
+    names_by_key = {_KEYS.get(name, name): name for name in parameters}
+    try:
+        table = read_toml_file(file)
+    except OSError as error:
+        raise InputError(
+            f"the file cannot be read: {error.strerror}.", field="judge", value=str(file)
+        ) from None
+    for key in table:
+        if key not in names_by_key:
+            raise InputError(
+                f"{file}: {key} is no key of a judge.{suggest_names(key, names_by_key)} Expected "
+                f"{', '.join(names_by_key)}."
+            )
+    if str(table.get("model", ".toml")).endswith(".toml"):
+        raise InputError(f"{file}: expected the key model, with the name of a model.")
+    values = {names_by_key[key]: value for key, value in table.items()}
+    try:
+        return make_options(AnswerJudgeOptions, values, with_hidden=True)
+    except InputError as error:
+        name = error.field.rpartition(".")[2]
+        location = f"{_KEYS.get(name, name)} = {error.value!r}: " if name else ""
+        raise InputError(f"{file}: {location}{_with_keys(error.message, parameters)}") from None
+
+
+def _with_keys(message: str, names: Collection[str]) -> str:
+    """Return a message in which keys of a judge file replace quoted fields."""
+
+    def replace_field(match: re.Match[str]) -> str:
+        name, value = match[1], match[2] or ""
+        return f"{_KEYS.get(name, name)}{value}" if name in names else match[0]
+
+    return _QUOTED_FIELD.sub(replace_field, message)
 
 
 @dataclass(frozen=True)

@@ -296,14 +296,15 @@ def add_prompt(judge_format: AnswerJudgeFormat, file: Path | None) -> AnswerJudg
         raise InputError(
             f"missing. The format {judge_format.name} needs the prompt of its authors "
             f"({judge_format.prompt_licence}), which is not a part of fsdpo. Save {source} in a "
-            "file, and give the file as `judge_prompt`. Or use `judge_format=chat`.",
+            "file. Name this file with the key prompt in the TOML file of the judge, or as the "
+            "argument judge_prompt. Or use the format chat.",
             field="judge_prompt",
         )
     if judge_format.prompt_sha256 not in ("", judge_format.prompt_digest):
         raise InputError(
             f"the prompt has the SHA-256 {judge_format.prompt_digest}, and the format "
             f"{judge_format.name} expects {judge_format.prompt_sha256}, {source}. Save exactly "
-            "this text, or define a format of your own with `judge_format=FILE.toml`.",
+            "this text, or define a format of your own in a TOML file.",
             field="judge_prompt",
             value=None if file is None else str(file),
         )

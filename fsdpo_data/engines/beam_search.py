@@ -56,14 +56,14 @@ class BeamSpec(Options):
     b2: Annotated[int, Field(ge=1)] = 1
     """Solutions to keep after each step (the beam size)."""
     max_steps: Annotated[int, Field(ge=1)] = 32
-    """Maximum number of generations per solution (C in Algorithm 1). A generation adds one step, or
+    """Maximum number of generations per solution. A generation adds one step, or
     a part of a step that is longer than `step_tokens`.
     """
     step_tokens: Annotated[int, Field(ge=1)] = 256
     """Maximum number of tokens per generation; the next generation continues a longer step."""
     first_keep: Literal["b1", "b2"] = "b1"
-    """Solutions to keep after the first step: `b1` as in Algorithm 1 of Full-Step-DPO, or `b2` as
-    in its text.
+    """Solutions to keep after the first step: ``b1`` as in the algorithm of Full-Step-DPO, or
+    ``b2`` as in its text.
     """
     aggregate: Annotated[str, Option(choices=AGGREGATES)] = "last"
     """Function from step rewards to the reward that ranks partial solutions; `last` takes the

@@ -84,7 +84,10 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeig
         config = load_config(weights)
     except FsdpoError as error:
         raise error.for_field("prm") from None
-    recognition = _recognise_format(weights, config, options)
+    try:
+        recognition = _recognise_format(weights, config, options)
+    except InputError as error:  # a short name has a path that the user did not give
+        raise error.with_text(weights.path, name) from None
     if recognition is None:
         return TrainedPrm(
             weights.ref,

@@ -71,7 +71,7 @@ class ImportOutputsOptions(ResponseReading):
     ] = None
     """Prompt template of the problems. It replaces the prompts in the rows."""
     problems: Annotated[Sequence[str], Option(panel=_OUTPUTS_PANEL)] = ()
-    """Problems with gold answers, as for `build`, or a sealed dataset. If given, every row takes
+    """Problems with gold answers, as for `build`, or a dataset. If given, every row takes
     its problem from here: by its question, or by a prompt that ends with the question.
     """
     requests: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL)] = None

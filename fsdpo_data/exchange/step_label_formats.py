@@ -390,6 +390,7 @@ class StepLabelFormat:
     step_tags: Sequence[str] = ()
     #: Prefix and suffix around the problem in that text; both are removed.
     problem_affixes: Sequence[str] = ("", "")
+    summary: str = ""  #: Origin and labels in a few words, for ``--help``.
     has_step_lines: bool = False  #: Whether the non-empty lines of the text are the steps.
     ends_at_first_error: bool = False  #: Whether the steps after the first wrong step are dropped.
 

@@ -42,6 +42,8 @@ class HubRepo:
     #: Text at the end of the error if there is no such repository, such as similar names. It starts
     #: with a space.
     hint: str = ""
+    #: The text of the user, if it could also be a local path, which does not exist.
+    missing_path: str = ""
     required_access: Literal["read", "write"] = "read"  #: Access that the command needs.
     #: Replaces the usual advice for users without the Hub; empty for the usual advice.
     custom_advice: str = ""
@@ -61,6 +63,11 @@ class HubRepo:
     def offline_advice(self) -> str:
         """Alternative for the user if the Hub is unavailable."""
         return self.custom_advice or _OFFLINE_ADVICE[self.kind]
+
+    @property
+    def error_start(self) -> str:
+        """Start of errors about a name that could also be a path; empty for other names."""
+        return f"no such file or directory: {self.missing_path}; " if self.missing_path else ""
 
     @property
     def url(self) -> str:
@@ -157,8 +164,17 @@ def find_file(repo: HubRepo, name: str) -> Path | None:
 
 
 def is_path(name: str) -> bool:
-    """Return whether a name is a local path, and not the name of a repository."""
-    return name.startswith((".", "/", "~")) or name.count("/") > 1 or Path(name).exists()
+    """Return whether a name is a local path, and not the name of a repository.
+
+    A name in a folder that exists here is a path, unless it has an ``@revision``.
+    """
+    folder = name.rpartition("/")[0]
+    return (
+        name.startswith((".", "/", "~"))
+        or name.count("/") > 1
+        or Path(name).exists()
+        or (bool(folder) and "@" not in name and Path(folder).is_dir())
+    )
 
 
 class ForeignAnswerError(Exception):
@@ -243,9 +259,9 @@ def _connection_error(error: BaseException, repo: HubRepo) -> UnavailableError:
         reason = str(error) or type(error).__name__
         check = "check the network, or set HF_ENDPOINT to a mirror you can reach"
     return UnavailableError(
-        f"cannot reach the Hugging Face Hub at {endpoint()} for {repo} ({reason}). Next steps: "
-        f"{check}, and log in with `hf auth login` if the repository is private; "
-        f"or {repo.offline_advice}."
+        f"{repo.error_start}cannot reach the Hugging Face Hub at {endpoint()} for {repo} "
+        f"({reason}). Next steps: {check}, and log in with `hf auth login` if the repository is "
+        f"private; or {repo.offline_advice}."
     )
 
 
@@ -264,8 +280,8 @@ def _response_error(error: Exception, repo: HubRepo) -> FsdpoError:
         )
     if isinstance(error, hf_errors.RepositoryNotFoundError) or status == 404:
         return InputError(
-            f"there is no {repo} at {endpoint()}, or it is private. Check the spelling, or log in "
-            f"with `hf auth login`.{repo.hint}"
+            f"{repo.error_start}there is no {repo} at {endpoint()}, or it is private. Check the "
+            f"spelling, or log in with `hf auth login`.{repo.hint}"
         )
     token_note = "HF_TOKEN is set" if os.environ.get("HF_TOKEN") else "HF_TOKEN is not set"
     advice = {

@@ -206,17 +206,16 @@ def resolve_weights(name: str) -> ResolvedWeights:
             f"expected a directory, org/name on the Hub, or one of: {', '.join(MODELS)}."
             f"{_suggest_short_names(name)}",
         )
-    hint = ""
     if entry is None:
-        hint = " A local directory of this name does not exist." + _suggest_short_names(name)
-    commit = resolve_commit(dataclasses.replace(repo, hint=hint))
+        repo = dataclasses.replace(repo, missing_path=name, hint=_suggest_short_names(name))
+    commit = resolve_commit(repo)
     return ResolvedWeights(ModelRef(repo.name, commit), repo.name, commit)
 
 
 def _suggest_short_names(name: str) -> str:
     """Return a sentence with the short names most similar to ``name``."""
     last_part = name.rpartition("/")[2].partition("@")[0].lower()
-    return suggest_names(last_part, MODELS, "Nearest short names", cutoff=0.5)
+    return suggest_names(last_part, MODELS, "Nearest short names")
 
 
 def _resolve_directory(name: str, path: Path) -> ResolvedWeights:
@@ -227,7 +226,14 @@ def _resolve_directory(name: str, path: Path) -> ResolvedWeights:
             entry.name for entry in entries if entry.is_dir() and not entry.name.startswith(".")
         ]
         suggestion = suggest_names(path.name, folders, "Similar names")
-        raise _model_error(name, f"expected a model directory, found none.{suggestion}")
+        reason = "this is a file" if path.exists() else "no such file or directory"
+        raise _model_error(name, f"{reason}. Expected a model directory.{suggestion}")
+    if (path / "manifest.json").is_file() and not any(path.glob("*.safetensors")):
+        raise _model_error(
+            name,
+            "the directory is a dataset, not a model. Give the model that wrote or scored it; "
+            f"`fsdpo-data inspect {name}` prints both.",
+        )
     if not (path / "config.json").is_file():
         file_names = ", ".join(sorted(file.name for file in path.iterdir())[:8]) or "nothing"
         raise _model_error(

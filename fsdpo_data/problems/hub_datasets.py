@@ -60,12 +60,11 @@ class HubSource:
         if repo is None:
             return None
         if dataset is None:
-            hint = " There is no file of that name either."
             last_part = name.rpartition("/")[2]
-            hint += suggest_names(last_part, datasets, "Nearest short names", limit=2, cutoff=0.5)
+            hint = suggest_names(last_part, datasets, "Nearest short names", limit=2)
             return cls(
                 short_name="",
-                repo=dataclasses.replace(repo, hint=hint),
+                repo=dataclasses.replace(repo, missing_path=repo_text, hint=hint),
                 configs=[config or None],
                 expected=HubDataset(""),
             )

@@ -186,7 +186,7 @@ class _ProblemLoader:
             known_names = ["embedded", *self.datasets]
             raise InputError(
                 f"no source {name!r}: expected {', '.join(known_names)}, org/name on the Hub, or a "
-                "file." + suggest_names(name, known_names, limit=2, cutoff=0.5)
+                "file." + suggest_names(name, known_names, limit=2)
             )
 
     def _add_embedded(self) -> None:

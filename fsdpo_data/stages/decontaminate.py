@@ -238,7 +238,7 @@ class DecontaminateOptions(Options):
     """
 
     problems: Annotated[Sequence[str], Option(positional=True)]
-    """Training problems, as for `build --problems`, or a sealed dataset."""
+    """Training problems, as for `build --problems`, or a dataset."""
     against: Annotated[Sequence[str], Option(metavar="[NAME=]FILE")]
     """File or directory of a benchmark; may be given several times."""
     report: Annotated[str | Path | None, Option(metavar="FILE", in_digest=False)] = None

@@ -52,7 +52,7 @@ ShardedOptions: TypeAlias = BuildOptions | StageOptions  #: Options of commands 
 
 
 class MergeOptions(Options):
-    """Merge the shards that `--shard i/N` of a command has written, and seal the dataset.
+    """Merge the shards that `--shard i/N` of a command has written into one dataset.
 
     The result is identical to the dataset of the same command without shards. No model is loaded.
     If the merge is interrupted, run the same command again.

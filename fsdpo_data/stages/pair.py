@@ -158,7 +158,7 @@ class PairOptions(StageOptions):
     truncated solutions.
     """
     top: Annotated[int, Field(ge=1), Option(panel=_FULL_PANEL)] = PairSpec().top
-    """Best and worst solutions per problem that form pairs (the paper's T)."""
+    """Best and worst solutions per problem that form pairs: 4 give up to 16 pairs."""
     aggregate: Annotated[
         str | None, Option(panel=_FULL_PANEL, choices=AGGREGATES, default_text="by reward model")
     ] = None

@@ -55,7 +55,7 @@ _ParallelSize = Annotated[int, Field(ge=1), Option(panel=_ENGINE_PANEL, in_diges
 
 
 class BuildOptions(FailureOptions, ReplayOptions, RowReading):
-    r"""Sample solutions, split them into steps, grade and label them, and seal the dataset.
+    r"""Sample solutions, split them into steps, grade and label them, and write a dataset.
 
     If a build is interrupted, run the same command with `--resume` to continue.
 
@@ -105,7 +105,7 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
             panel=_SAMPLING_PANEL,
             panels={"n": ""},
             help={
-                "n": "Solutions per problem (the paper's M).",
+                "n": "Solutions per problem.",
                 "temperature": "Sampling temperature; 0 is greedy decoding.",
                 "top_p": "Probability mass of nucleus sampling.",
                 "max_tokens": "Maximum number of tokens per solution.",
@@ -137,7 +137,7 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
     prm_format: PrmFormatName = None
     """PRM format of a published reward model: a name, or a TOML file."""
     top: Annotated[int | None, Field(ge=1), Option(default_text=str(PairSpec().top))] = None
-    """With `--prm`: best and worst solutions per problem that form pairs (the paper's T)."""
+    """With `--prm`: best and worst solutions per problem that form pairs: 4 give up to 16 pairs."""
     split: Annotated[str, Option(panel=_SAMPLING_PANEL)] = "train"
     """Split of the problems."""
     template: Annotated[

@@ -135,7 +135,7 @@ class SelectOptions(StageOptions):
     stratify: Annotated[Literal["outcome", "answer", "none"], Option(panel=_SAMPLE_PANEL)] = (
         "outcome"
     )
-    """Balance of this choice. `outcome` takes as many correct as incorrect solutions, if the
+    """Balance of this choice. ``outcome`` takes as many correct as incorrect solutions, if the
     problem has them. `answer` takes as many solutions of each answer. `none` does not balance.
     """
     sample: Annotated[float | None, Field(gt=0), Option(panel=_SAMPLE_PANEL)] = None

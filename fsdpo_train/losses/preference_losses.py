@@ -107,6 +107,11 @@ class PreferenceLoss:
             )
 
     @property
+    def needs_steps(self) -> bool:
+        """Whether the solutions of a pair must be split into steps."""
+        return self.pair_loss is None or self.uses_rewards or self.ends_at_first_difference
+
+    @property
     def description(self) -> str:
         """The text about the loss in ``--help``."""
         flags = (f"--{option}" for option in self.options)
@@ -223,7 +228,7 @@ PREFERENCE_LOSSES.register(
 PREFERENCE_LOSSES.register(
     PreferenceLoss(
         name="public-code",
-        summary="Public code that is presented as the paper's: token weights, no factor β",
+        summary="Public code that is presented as Full-Step-DPO: token weights, no factor β",
         source="no paper",
         options=("beta", "gamma"),
         uses_rewards=True,

@@ -141,14 +141,14 @@ def group_by_prompt(
         else:
             group.pairs.append(pair)
     if not groups:
-        columns = ", ".join(pair_rows(loss).columns)
+        columns = pair_rows(loss).file_columns
         raise InputError(f"the data has no pairs: expected rows of {columns}.")
     return list(groups.values())
 
 
 def _check_row(location: str, row: Row, loss: PreferenceLoss) -> None:
     """Raise an InputError if a column for the loss is missing, or the prompt is not a text."""
-    missing = [name for name in pair_rows(loss).columns if row.get(name) is None]
+    missing = pair_rows(loss).missing_columns([name for name in row if row[name] is not None])
     if missing:
         message = f"{location}: the columns {', '.join(missing)} are missing."
         if all("rewards" in name for name in missing):
@@ -175,8 +175,8 @@ def _read_sides(
     location: str, row: Row, loss: PreferenceLoss
 ) -> tuple[PairedSolution, PairedSolution]:
     """Return the chosen and the rejected side of a row, shortened if the loss asks for it."""
-    chosen = _pair_side(location, row, "chosen", uses_rewards=loss.uses_rewards)
-    rejected = _pair_side(location, row, "rejected", uses_rewards=loss.uses_rewards)
+    chosen = _pair_side(location, row, "chosen", loss)
+    rejected = _pair_side(location, row, "rejected", loss)
     if "".join(chosen.steps) == "".join(rejected.steps):
         raise InputError(
             f"{location}: chosen and rejected are the same text, {chosen.steps[0]!r} … "
@@ -188,17 +188,23 @@ def _read_sides(
     return chosen, rejected
 
 
-def _pair_side(location: str, row: Row, side: str, *, uses_rewards: bool) -> PairedSolution:
+def _pair_side(location: str, row: Row, side: str, loss: PreferenceLoss) -> PairedSolution:
     """Return one side of a row, ``chosen`` or ``rejected``.
 
-    Without ``uses_rewards``, all rewards are 0.
+    A text without steps is one step. For losses without step rewards, all rewards are 0.
 
     Raises:
         InputError: if steps, rewards and text do not match.
     """
-    steps = row[f"{side}_steps"]
+    steps = row.get(f"{side}_steps")
     rewards = row.get(f"{side}_rewards")
-    if not uses_rewards and isinstance(steps, list):
+    if steps is None:
+        if not isinstance(row[side], str) or not row[side]:
+            raise InputError(
+                f"{location}: {side}: expected a non-empty text, with the chat template filled in."
+            )
+        steps = [row[side]]
+    if not loss.uses_rewards and isinstance(steps, list):
         rewards = [0.0] * len(steps)
     if not (isinstance(steps, list) and isinstance(rewards, list)):
         raise InputError(f"{location}: {side}_steps and {side}_rewards: expected two lists.")

@@ -36,6 +36,7 @@ from fsdpo_train.preference.reference import reference_fingerprint, reference_lo
 from fsdpo_train.preference.reference_store import ReferenceStore
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import pack_rows, pad_to_world_size
+from fsdpo_train.trainer.computed_defaults import with_computed_defaults
 from fsdpo_train.trainer.deepspeed import gathered_weights
 from fsdpo_train.trainer.models import (
     add_lora_adapters,
@@ -91,7 +92,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
     """
     loss = config.preference_loss  # imports a plug-in before the identity of the run is recorded
     data = open_pairs(config.data, loss, allow_benchmark=config.allow_benchmark)
-    config = with_start_model(config, data)
+    config = with_computed_defaults(with_start_model(config, data))
     with start_run(config, data) as identity:
         arguments = _preference_arguments(config)
         model, tokenizer = load_model(config, "AutoModelForCausalLM")

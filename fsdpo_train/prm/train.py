@@ -41,6 +41,7 @@ from fsdpo_train.trainer.batching import (
     pack_rows,
     pad_to_world_size,
 )
+from fsdpo_train.trainer.computed_defaults import with_computed_defaults
 from fsdpo_train.trainer.models import add_lora_adapters, context_length, load_model
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
 from fsdpo_train.trainer.start_model import with_start_model
@@ -94,7 +95,7 @@ def train_prm(config: PrmConfig) -> PrmReport:
         report = train_prm(PrmConfig(data="runs/labelled", model="tiny", out="runs/prm"))
     """
     data = open_solutions(config.data, allow_benchmark=config.allow_benchmark)
-    config = with_start_model(config, data)
+    config = with_computed_defaults(with_start_model(config, data))
     with start_run(config, data) as identity:
         arguments = training_arguments(
             config,

@@ -22,6 +22,7 @@ from fsdpo_train.trainer.batching import (
     pack_rows,
     pad_to_world_size,
 )
+from fsdpo_train.trainer.computed_defaults import with_computed_defaults
 from fsdpo_train.trainer.deepspeed import gathered_weights
 from fsdpo_train.trainer.models import (
     add_lora_adapters,
@@ -70,6 +71,7 @@ def train_sft(config: SftConfig) -> SftReport:
         report = train_sft(SftConfig(data="runs/demo", model="tiny", out="runs/sft"))
     """
     data = open_data(config.data, SFT_ROWS)
+    config = with_computed_defaults(config)
     with start_run(config, data) as identity:
         arguments = training_arguments(config)
         model, tokenizer = _initial_model(config)

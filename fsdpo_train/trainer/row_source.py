@@ -9,7 +9,7 @@ from typing import Any
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.core.row_files import data_suffix, read_records
+from fsdpo_data.core.row_files import data_suffix, read_records, suggest_entries
 from fsdpo_data.core.urls import is_url
 from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
@@ -17,6 +17,7 @@ from fsdpo_data.dataset.remote import errors_with_urls, local_copy
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.exchange.formats import matching_formats, step_label_formats
+from fsdpo_data.hub.client import is_path
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_train.trainer.row_formats import RowFormat
 
@@ -143,8 +144,11 @@ def check_source(data: str | Path, row_format: RowFormat) -> None:
         _read_sealed(path, row_format.config)
     elif path.is_file() and data_suffix(path):
         _check_columns(path, row_format)
-    elif path.exists() or _hub_source(path, row_format) is None:
-        raise _source_error(path, row_format)
+    elif path.exists():
+        raise _source_error(path, row_format, "")
+    elif data_suffix(path) or is_path(str(data)) or _hub_source(path, row_format) is None:
+        reason = f"no such file or directory.{suggest_entries(path)} "
+        raise _source_error(path, row_format, reason)
 
 
 def _hub_source(data: Path, row_format: RowFormat) -> HubSource | None:
@@ -152,13 +156,20 @@ def _hub_source(data: Path, row_format: RowFormat) -> HubSource | None:
     return HubSource.parse(f"{data}:{row_format.config}" if row_format.config else str(data), {})
 
 
-def _source_error(data: Path, row_format: RowFormat) -> InputError:
-    """Return the error for data that is neither a dataset nor a file of rows."""
-    sealed_text = f"a sealed dataset with {row_format.config}, " if row_format.config else ""
+def _source_error(data: Path, row_format: RowFormat, reason: str) -> InputError:
+    """Return the error for data that is neither a dataset nor a file of rows.
+
+    Args:
+        data: The data.
+        row_format: The format of the rows.
+        reason: Sentences before the expectation; empty for none.
+    """
+    dataset_text = f"a dataset with {row_format.config}, " if row_format.config else ""
     export_text = f" `fsdpo-data export {data} --to trl-sft` makes one." if data.is_dir() else ""
     return InputError(
-        f"expected {sealed_text}a .jsonl or .parquet file with the columns "
-        f"{', '.join(row_format.columns)}, or org/name of a dataset on the Hub.{export_text}",
+        f"{reason}{'Expected' if reason else 'expected'} {dataset_text}a .jsonl or .parquet file "
+        f"with the columns {row_format.file_columns}, or org/name of a dataset on the "
+        f"Hub.{export_text}",
         field="data",
         value=str(data),
     )
@@ -171,19 +182,20 @@ def _check_columns(file: Path, row_format: RowFormat) -> None:
     for _, row in islice(_file_rows(file), MAX_SEARCHED_ROWS):
         first_row = first_row or row
         columns |= dict.fromkeys(row)
-        if columns.keys() >= set(row_format.columns):
+        if not row_format.missing_columns(columns):
             return
-    expected = ", ".join(row_format.columns)
+    expected = row_format.file_columns
     if not columns:
         raise InputError(
             f"the file is empty; {row_format.purpose} needs rows with the columns {expected}.",
             field="data",
             value=str(file),
         )
-    missing = ", ".join(name for name in row_format.columns if name not in columns)
+    missing = ", ".join(row_format.missing_columns(columns))
+    advice = f" {row_format.advice}" if row_format.advice else ""
     raise InputError(
         f"the columns {missing} are missing; {row_format.purpose} needs {expected}. The rows have "
-        f"{', '.join(columns)}.{_import_hint(file, first_row, row_format)}",
+        f"{', '.join(columns)}.{_import_hint(file, first_row, row_format)}{advice}",
         field="data",
         value=str(file),
     )

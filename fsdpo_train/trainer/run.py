@@ -25,6 +25,7 @@ from fsdpo_data.models.prompts import TEMPLATES
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_data.models.trained_template import recognise_template, write_trained_template
 from fsdpo_train.config import TrainConfig
+from fsdpo_train.trainer.computed_defaults import computed_names
 from fsdpo_train.trainer.row_source import RowSource, TrainingData
 from fsdpo_train.trainer.run_directory import is_main_process, lock_run_directory
 from fsdpo_train.trainer.trainer import save_merged
@@ -192,7 +193,7 @@ def _train_command(config: TrainConfig, model: str, data: Sequence[str]) -> str:
         data: Names of the training data.
     """
     pinned_config = config.replace(data=tuple(data), model=model or None)
-    words = command_line(pinned_config, "fsdpo-train", config.stage)
+    words = command_line(pinned_config, "fsdpo-train", config.stage, always=computed_names(config))
     local_paths = {str(getattr(config, name, None)) for name in _PATH_OPTIONS}
     words = [Path(word).name if word in local_paths else word for word in words]
     return shlex.join([*words, "--out", f"runs/{config.stage}"])

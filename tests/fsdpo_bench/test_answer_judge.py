@@ -240,8 +240,9 @@ def test_a_served_judge_on_the_command_line(tmp_path: Path) -> None:
     out = tmp_path / "run"
     with serving(script) as url:
         line = ["run", "--task", task, "--engine", "replay", "--replay", responses]
-        line += ["--template", "problem", "--judge", "tiny", "--judge-engine", "openai"]
-        line += ["--judge-base-url", url, "--judge-api", "chat", "--out", out]
+        judge = tmp_path / "judge.toml"
+        judge.write_text(f'model = "tiny"\nengine = "openai"\nbase_url = "{url}"\napi = "chat"\n')
+        line += ["--template", "problem", "--judge", judge, "--out", out]
         result = CliRunner().invoke(app, [str(word) for word in line])
     assert result.exit_code == 0, result.output
     assert [outcome for outcome, _ in outcomes(out, "greedy")] == [

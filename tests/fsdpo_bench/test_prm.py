@@ -552,7 +552,7 @@ def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Pa
         (["d", "--prm", "p", "--likelihood", "l"], "exclude each other"),
         (["--processbench", "x.json"], "needs a model that detects the errors"),
         (["--processbench", "x.json", "--prm", "nowhere"], "--prm nowhere"),
-        (["nowhere"], "holds no dataset"),
+        (["nowhere"], "no such file or directory"),
     ],
 )
 def test_invalid_options_are_named(arguments: list[str], message: str) -> None:

@@ -204,7 +204,7 @@ def test_figures_vary_the_right_options() -> None:
 
 
 def test_the_numbers_of_samples_are_those_of_the_benchmarks() -> None:
-    problems = {task.name: task.count or 0 for task in select_tasks("all", None)}
+    problems = {task.name: task.count or 0 for task in select_tasks("all")}
     two_benchmarks = problems["gsm8k"] + problems["math"]
     expected = {
         ("qwen2-7b-full-step", "bench"): sum(problems.values()),

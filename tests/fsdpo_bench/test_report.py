@@ -464,7 +464,7 @@ def test_the_choice_by_likelihood_takes_the_most_likely_sample_of_the_policy(
     for words, message in (
         ([other, "--likelihood", "tiny"], "another model"),
         ([root, "--likelihood", "tiny", "--likelihood", "tiny"], "2 models for 1 sets"),
-        ([tmp_path / "absent"], "holds no dataset"),
+        ([tmp_path / "absent"], "no such file or directory"),
     ):
         result = CliRunner().invoke(app, ["report", *map(str, words)])
         assert message in str(result.exception)

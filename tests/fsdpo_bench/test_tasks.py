@@ -244,13 +244,15 @@ def test_task_names_allow_other_spellings_and_suggest_the_nearest() -> None:
     with pytest.raises(InputError, match=r"task = 'gsm9k'.*Nearest: gsm8k"):
         get_task("gsm9k")
     with pytest.raises(InputError, match=r"suite = 'odd'.*Nearest: ood"):
-        select_tasks("odd", None)
+        select_tasks("odd")
     assert [task.name for task in select_tasks("in-domain", ["ocw", "math"])] == [
         "gsm8k",
         "math",
         "ocw",
     ]
-    assert len(select_tasks(None, None)) == 9
+    assert len(select_tasks("all")) == 9
+    with pytest.raises(InputError, match=r"no benchmark is named. Set `task` or `suite`"):
+        select_tasks(None)
 
 
 #: A row of each Hub repository whose columns differ from the original file.
@@ -412,7 +414,9 @@ def test_errors_in_a_custom_file_are_named(tmp_path: Path) -> None:
         InputError, match=r"row 1: neither question nor answer\. Name other columns with"
     ):
         load_task(get_task(f"{tmp_path}/mine.jsonl"))
-    with pytest.raises(InputError, match=r"no file '.*/mime\.jsonl'\. Nearest .*: mine\.jsonl"):
+    with pytest.raises(
+        InputError, match=r"no such file or directory: .*/mime\.jsonl\. Nearest .*: mine\.jsonl"
+    ):
         load_task(get_task(f"{tmp_path}/mime.jsonl"))
     (tmp_path / "none.jsonl").touch()
     with pytest.raises(InputError, match=r"none\.jsonl: no problems found\. Expected the rows of"):
@@ -422,7 +426,7 @@ def test_errors_in_a_custom_file_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("titel = 'x'", r"no key 'titel'\. Nearest: title, .*[^.]\. Compare"),
+        ("titel = 'x'", r"no key 'titel'\. Nearest: title\. Compare"),
         ("metric = 'best'", "metric 'best': expected greedy, avg@K or maj@K"),
         ("name = '../x'", "expected letters"),
         ("formats = [{ question = ['q'], answer = 'a', gold = 'float' }]", "expected one of auto"),

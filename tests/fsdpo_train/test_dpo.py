@@ -626,7 +626,7 @@ def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) 
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(InputError, match="the file is empty; the loss full-step needs"):
         dpo.train_dpo(config(policy, tmp_path / "empty.jsonl", tmp_path / "out"))
-    with pytest.raises(InputError, match="expected a sealed dataset with pairs"):
+    with pytest.raises(InputError, match="expected a dataset with pairs"):
         open_pairs([tmp_path / "nowhere"], PREFERENCE_LOSSES["dpo"])
     with pytest.raises(InputError, match="optim = 'adam': expected one of adamw_torch"):
         dpo.train_dpo(config(policy, data, tmp_path / "a", optim="adam"))
@@ -652,3 +652,43 @@ def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
     assert "2 steps, final loss" in result.output and "rewards/margins" in result.output
     state = json.loads((tmp_path / "out/dpo.json").read_text())
     assert state["loss"] == "dpo" and state["share_prompt"] is False and state["lr"] == 1e-3
+
+
+PLAIN_PAIR = {
+    "prompt": "Problem: 1 + 1?\nSolution:\n",
+    "chosen": "It is 2.",
+    "rejected": "It is 3.",
+}
+
+
+@pytest.mark.parametrize("loss", ["dpo", "ipo"])
+def test_losses_without_steps_train_on_plain_texts_as_on_one_step(
+    loss: str, policy: Path, tmp_path: Path
+) -> None:
+    one_step = {
+        "prompt": PLAIN_PAIR["prompt"],
+        "chosen_steps": [PLAIN_PAIR["chosen"]],
+        "rejected_steps": [PLAIN_PAIR["rejected"]],
+    }
+    losses = []
+    for name, row in (("plain", PLAIN_PAIR), ("steps", one_step)):
+        data = tmp_path / f"{name}.jsonl"
+        data.write_text(json.dumps(row) + "\n")
+        losses.append(dpo.train_dpo(config(policy, data, tmp_path / name, loss=loss)).loss)
+    assert losses[0] == losses[1] > 0
+
+
+@pytest.mark.parametrize("loss", ["full-step", "step-dpo"])
+def test_losses_with_steps_say_how_to_get_them(loss: str, policy: Path, tmp_path: Path) -> None:
+    data = tmp_path / "plain.jsonl"
+    data.write_text(json.dumps(PLAIN_PAIR) + "\n")
+    with pytest.raises(InputError, match=r"`loss=dpo`.*fsdpo-data import .*fsdpo-data score"):
+        dpo.train_dpo(config(policy, data, tmp_path / "out", loss=loss))
+
+
+def test_a_conversation_in_place_of_a_text_is_refused(policy: Path, tmp_path: Path) -> None:
+    data = tmp_path / "plain.jsonl"
+    messages = [{"role": "assistant", "content": "2"}]
+    data.write_text(json.dumps(PLAIN_PAIR | {"chosen": messages}) + "\n")
+    with pytest.raises(InputError, match="chosen: expected a non-empty text, with the chat"):
+        dpo.train_dpo(config(policy, data, tmp_path / "out", loss="dpo"))

@@ -58,7 +58,7 @@ class ReportOptions(Options):
     """
 
     data: Annotated[Sequence[Path], _POSITIONAL]
-    """Runs and sealed datasets."""
+    """Runs and datasets."""
     k: Annotated[
         Sequence[Annotated[int, Field(ge=1)]],
         Option(default_text="those of a run, or powers of 2 and all"),
@@ -151,14 +151,14 @@ class ResultsPushOptions(Options):
 
 
 class RecipeOptions(Options):
-    """Run a recipe, such as a row of the paper's tables, stage by stage; skip finished stages.
+    """Run a recipe, such as a row of the paper of Full-Step-DPO; finished stages are skipped.
 
     Examples:
         fsdpo-bench recipe                # list the recipes
 
         fsdpo-bench recipe paper --row qwen2-7b-full-step --dry-run
 
-        fsdpo-bench recipe paper --results    # the paper's tables next to ours
+        fsdpo-bench recipe paper --results    # the published tables next to ours
 
         fsdpo-bench recipe embedded       # runs on a laptop
 
@@ -169,7 +169,7 @@ class RecipeOptions(Options):
 
     name: Annotated[str | None, _POSITIONAL] = None
     """Name of a recipe, or a TOML file of your own. `paper` stands for all tables and figures of
-    the paper. Without a name, all recipes are listed.
+    the paper of Full-Step-DPO (arXiv 2502.14356). Without a name, all recipes are listed.
     """
     row: Sequence[str] = ()
     """Run only this recipe of the file. Repeatable."""
@@ -183,6 +183,6 @@ class RecipeOptions(Options):
     smoke: bool = False
     """Run all stages with tiny models and few problems, to find errors before a long run."""
     results: bool = False
-    """Print the paper's numbers next to those of finished stages without running any."""
+    """Print the published numbers next to those of finished stages without running any."""
     as_json: Annotated[bool, _JSON] = False
     """Print the plan as JSON without running the stages."""

@@ -70,7 +70,7 @@ class PrmOptions(Options):
     """
 
     data: Annotated[Path | None, Option(positional=True)] = None
-    """Sealed dataset, for ranking AUC, best-of-N and step separation. A dataset of imported step
+    """Dataset, for ranking AUC, best-of-N and step separation. A dataset of imported step
     labels has no outcomes, so it gives only step separation.
     """
     prm: str | None = None
@@ -97,8 +97,8 @@ class PrmOptions(Options):
     `tune_on` or `majority`; the other rows count.
     """
     tune_on: Path | None = None
-    """File of ProcessBench whose rows set the threshold for all other files, as in the paper
-    (GSM8K).
+    """File of ProcessBench whose rows set the threshold for all other files. The paper of
+    ProcessBench takes GSM8K.
     """
     threshold: Annotated[float | None, Option(default_text="0.5 for PRMBench")] = None
     """Fixed threshold; all rows count. Steps with a reward below it are wrong. Use 0 for the PRM

@@ -298,20 +298,23 @@ def _simplify_name(name: str) -> str:
     return name.lower().replace("-", "").replace("_", "")
 
 
-def select_tasks(suite: str | None, names: Sequence[str] | None) -> list[Task]:
+def select_tasks(suite: str | None, names: Sequence[str] = ()) -> list[Task]:
     """Return the tasks of a suite, followed by the tasks with these names.
 
-    Without a suite and names, the suite is ``all``.
-
     Raises:
-        InputError: if the suite or a name is unknown.
+        InputError: if there is neither a suite nor a name, or one of them is unknown.
     """
-    suite = suite or (None if names else "all")
+    if suite is None and not names:
+        raise InputError(
+            "no benchmark is named. Set `task` or `suite`, such as `suite=smoke`, which needs no "
+            "download, or `suite=all`, the nine benchmarks of the paper. `fsdpo-bench tasks` lists "
+            "all of them."
+        )
     if suite is not None and suite not in suites():
         raise _unknown_task_error("suite", suite, suites())
     suite_names = suites()[suite] if suite else ()
     tasks = [get_task(name) for name in suite_names]
-    tasks += [get_task(name) for name in names or ()]
+    tasks += [get_task(name) for name in names]
     return list({task.name: task for task in tasks}.values())
 
 

@@ -57,15 +57,14 @@ def _export_notes() -> str:
 
 
 def _import_notes() -> str:
-    """Return the Markdown list of the readable responses and step labels."""
-    publishers = "; ".join(
-        response_format.publisher for response_format in response_formats().values()
+    """Return the Markdown lists of the readable responses and step labels, a line for each."""
+    publishers = [f"- {entry.publisher}" for entry in response_formats().values()]
+    responses = "\n".join(["\n\n**Responses**, which `--from outputs` recognises\n", *publishers])
+    descriptions = {name: entry.summary for name, entry in step_label_formats().items()}
+    return (
+        f"{responses}{_list_formats(descriptions)}\n\n"
+        "The command prints what the labels mean, and what it drops."
     )
-    descriptions = {
-        name: f"labels: {label_format.label_meaning}; drops {label_format.drops}"
-        for name, label_format in step_label_formats().items()
-    }
-    return f"\n\n**Outputs** {publishers}{_list_formats(descriptions)}"
 
 
 class PushOptions(DatasetOptions):
@@ -242,14 +241,14 @@ _SHARED_FIELD_OPTIONS = ("question_field", "gold_field", "steps_field")
 
 
 class ImportOptions(ImportOutputsOptions):
-    r"""Import recorded responses or published step labels as a sealed dataset.
+    r"""Import recorded responses or published step labels as a dataset.
 
     Responses (`outputs`) are split into steps, graded and labelled as in `build`. Step labels keep
-    their steps and labels, and no answer is graded. Unreadable rows go to a quarantine file, with
+    their steps and labels, and no answer is graded. Unreadable rows go to another file, with
     the reasons.
 
     Examples:
-        Import recorded responses as a sealed dataset:
+        Import recorded responses as a dataset:
 
             fsdpo-data import samples.jsonl --from outputs --model-name 'Their 7B' \
               --out runs/theirs

@@ -53,8 +53,7 @@ class GradeCommandOptions(GradingOptions, ResponseReading):
 
             fsdpo-data grade runs/a --out runs/judged --judge Qwen/Qwen2.5-7B-Instruct
 
-            fsdpo-data grade runs/a --out runs/judged --judge NAME --judge-engine openai \
-              --judge-base-url http://HOST:8000/v1 --judge-api chat
+            fsdpo-data grade runs/a --out runs/judged --judge judge.toml    # a server
 
         Grade the responses in a file, which has the fields `answer` and `response`:
 
@@ -66,7 +65,7 @@ class GradeCommandOptions(GradingOptions, ResponseReading):
     """
 
     data: Annotated[str | Path | None, Option(positional=True, dataset="input")] = None
-    """A sealed dataset (a directory or a URL), or a file with responses and gold answers."""
+    """A dataset (a directory or a URL), or a file with responses and gold answers."""
     out: Annotated[str | Path | None, Option(in_digest=False, dataset="output")] = None
     """Directory or URL of the new dataset. For a file: new JSONL file with the verdict on each
     response.

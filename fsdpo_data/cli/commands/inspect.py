@@ -161,7 +161,7 @@ class DiffOptions(DatasetOptions):
     """
 
     other: Annotated[str | Path, Option(positional=True, dataset="input")]
-    """Directory or URL of another sealed dataset."""
+    """Directory or URL of another dataset."""
     as_json: Annotated[bool, Option(flags=["--json"])] = False
     """Print the counts as JSON."""
 

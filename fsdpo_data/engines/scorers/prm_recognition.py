@@ -56,12 +56,17 @@ def recognise_format(weights: ResolvedWeights, config: Any) -> Recognition | Non
     matches = matches or _match_tensors(weights)
     if len(matches) == 1:
         return Recognition(matches[0], f"weights {', '.join(matches[0].head_tensors)}")
-    choices = ", ".join(prm_format.name for prm_format in matches or PRM_FORMATS.values())
+    if matches:
+        formats = f"to one of {', '.join(prm_format.name for prm_format in matches)}"
+    else:
+        formats = "(`fsdpo-data list prm-formats`)"
+    if architecture.endswith("ForCausalLM"):
+        reason = f"the model is a language model ({architecture}), not a reward model"
+    else:
+        reason = f"the checkpoint has {architecture}{labels}, which no reward model here has"
     raise InputError(
-        f"the checkpoint has {architecture}{labels}. Expected …ForTokenClassification with one "
-        "label, as `fsdpo-train prm` writes it, or a published reward model. For a published "
-        f"model, set `prm_format` to one of {choices}. A scorer of your own names the "
-        "architectures that it reads in its entry.",
+        f"{reason}. Expected a model that `fsdpo-train prm` wrote, or a published reward model. "
+        f"If it is a published one under another name, set `prm_format` {formats}.",
         field="prm",
         value=weights.path,
     )

@@ -50,9 +50,12 @@ def dataset(tmp_path: Path) -> Path:
         (["build", "--template", "alpacca"], "alpaca"),
         (["build", "--template", ""], "alpaca"),
         (["build", "--problems", "a" * 300], "File name too long"),
-        (["build", "--model", "~nobody-of-that-name/x"], "expected a model directory"),
-        (["validate", "nowhere"], "nowhere holds no dataset (manifest.json is missing)"),
-        (["inspect", "nowhere"], "nowhere holds no dataset (manifest.json is missing)"),
+        (
+            ["build", "--model", "~nobody-of-that-name/x"],
+            "no such file or directory. Expected a model directory",
+        ),
+        (["validate", "nowhere"], "no such file or directory: nowhere. Expected a dataset"),
+        (["inspect", "nowhere"], "no such file or directory: nowhere. Expected a dataset"),
     ],
 )
 def test_mistakes(

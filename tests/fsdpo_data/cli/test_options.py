@@ -99,7 +99,7 @@ def test_help_shows_complete_flags(flag: str) -> None:
         (("x", "--samples", "0"), "--samples 0: expected at least 1."),
         (
             ("x", "--style", "fare"),
-            "--style fare: expected one of fair, greedy. Nearest: fair, greedy.",
+            "--style fare: expected one of fair, greedy. Nearest: fair.",
         ),
         (("x", "--names", "bop"), "--names bop: expected one of ann, bob. Nearest: bob."),
     ],
@@ -158,28 +158,3 @@ def test_an_error_names_the_flag_the_value_and_the_expectation(
     result = CliRunner().invoke(data_app, ["build", flag, value], env={"COLUMNS": "200"})
     assert isinstance(result.exception, InputError)
     assert str(result.exception) == f"{flag} {value}: {message}"
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("--judge-engine vlm", "--judge-engine vlm: expected one of auto"),
-        ("--judge-actors 2", "No such option"),
-        ("--judge-base-url x", "--judge-base-url x: expected http://HOST:PORT/v1"),
-        (
-            "--judge-engine replay",
-            "--judge-engine replay and --judge-replay FILE need each other. Give both or neither.",
-        ),
-        ("--judge-concurrency 3", "--judge-concurrency 3: the engine auto does not read this"),
-        ("--judge-device gpu", "--judge-device gpu: expected one of auto, cpu, cuda."),
-    ],
-)
-def test_errors_of_a_group_with_a_prefix_name_its_flags(line: str, message: str) -> None:
-    words = ["grade", "nowhere", "--out", "new", "--judge", "tiny", *line.split()]
-    result = CliRunner().invoke(data_app, words, env={"COLUMNS": "200"})
-    assert message in f"{result.output}{result.exception}"
-
-
-def test_the_help_of_a_group_with_a_prefix_names_its_flags() -> None:
-    result = CliRunner().invoke(data_app, ["grade", "--help"], env={"COLUMNS": "200"})
-    assert "With --judge-engine replay: JSONL file" in result.output

@@ -46,7 +46,9 @@ class BakeOptions(Options):
     """A spice."""
     oven: OvenSpec = OvenSpec(degrees=200.0)
     """The oven."""
-    second_oven: Annotated[OvenSpec, Group(prefix="second_", panel="Second")] = OvenSpec()
+    hidden_oven: Annotated[OvenSpec, Option(has_flag=False), Group(flags={"degrees": "heat"})] = (
+        OvenSpec()
+    )
     """Another oven."""
 
 
@@ -116,7 +118,7 @@ def test_a_group_keeps_its_default_and_knows_what_is_stated() -> None:
     options = make_options(BakeOptions, {"data": ["a"], "timer": "5"})
     assert options.oven == OvenSpec(degrees=200.0, timer=5)
     assert options.oven.model_fields_set == {"degrees", "timer"}
-    assert "second_oven" not in options.model_fields_set
+    assert "hidden_oven" not in options.model_fields_set
     stated = {
         name
         for name, parameter in command_parameters(BakeOptions).items()
@@ -128,10 +130,17 @@ def test_a_group_keeps_its_default_and_knows_what_is_stated() -> None:
 
 def test_an_error_in_a_group_names_the_path() -> None:
     with pytest.raises(InputError) as error:
-        make_options(BakeOptions, {"data": ["a"], "second_degrees": "0", "second_timer": "4"})
-    assert error.value.field == "BakeOptions.second_oven.timer"
+        make_options(BakeOptions, {"data": ["a"], "degrees": "0", "timer": "4"})
+    assert error.value.field == "BakeOptions.oven.timer"
+
+
+def test_hidden_fields_are_no_parameters_of_a_command() -> None:
+    assert "heat" not in command_parameters(BakeOptions)
+    assert "heat" in command_parameters(BakeOptions, with_hidden=True)
+    options = make_options(BakeOptions, {"data": ["a"], "heat": "90"}, with_hidden=True)
+    assert options.hidden_oven.degrees == 90.0
 
 
 def test_the_docstring_has_the_help_of_the_fields() -> None:
     assert "\nAttributes:\n    degrees: Temperature, with a `timer`.\n" in (OvenSpec.__doc__ or "")
-    assert command_parameters(BakeOptions)["second_timer"].help == "Minutes; needs `degrees`."
+    assert command_parameters(BakeOptions)["timer"].help == "Minutes; needs `degrees`."

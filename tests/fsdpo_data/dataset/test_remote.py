@@ -216,7 +216,7 @@ def test_other_content_is_refused_before_any_work(
     old_content = memory()
     err = expect_error(capsys, *build_line(recording), "--out", f"{STORE}/x")
     assert "already holds a run" in err and "sample" not in err
-    with pytest.raises(InputError, match="a sealed dataset is never changed"):
+    with pytest.raises(InputError, match="datasets are never changed"):
         api.open_dataset(f"{STORE}/x").grade(out=f"{STORE}/x/")
     assert memory() == old_content
     # Unrelated files that come later do not disturb readers.

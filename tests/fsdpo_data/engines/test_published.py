@@ -426,7 +426,7 @@ def test_every_format_has_a_vendor() -> None:
         ("mine", "Qwen2ForEnsemblePRM", "actprm"),
         ("mine", "Qwen2ForTokenClassification", "trl"),
         ("mine", "Qwen2ForProcessRewardModel", "set `prm_format` to one of qwen, pure"),
-        ("mine", "LlamaForCausalLM", "the checkpoint has LlamaForCausalLM. Expected"),
+        ("mine", "LlamaForCausalLM", "is a language model .LlamaForCausalLM., not"),
     ],
 )
 def test_a_model_is_recognised_by_name_or_architecture(

@@ -233,6 +233,14 @@ def test_a_run_with_another_prompt_is_not_resumed(built: Path, tmp_path: Path) -
         grade(built, tmp_path / "out", resume=True)
 
 
+def judge_file(folder: Path, **settings: Any) -> str:
+    """Write a file of the judge `tiny`, which chats, and return its path."""
+    file = folder / "judge.toml"
+    settings = {"model": "tiny", "api": "chat"} | settings
+    file.write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items()))
+    return str(file)
+
+
 def verdict_server(body: dict[str, Any], _: int) -> str:
     """Answer as a judge that accepts "at least"."""
     text = body["messages"][0]["content"]
@@ -246,10 +254,8 @@ def test_a_served_judge_on_the_command_line(
     script = Script(reply=verdict_server)
     with serving(script) as url:
         out = tmp_path / "out"
-        served = ("--judge-engine", "openai", "--judge-base-url", url, "--judge-api", "chat")
-        code, printed, err = run(
-            capsys, "grade", str(built), "--judge", "tiny", *served, "--out", str(out)
-        )
+        judge = judge_file(tmp_path, engine="openai", base_url=url)
+        code, printed, err = run(capsys, "grade", str(built), "--judge", judge, "--out", str(out))
         assert code == 0, printed + err
         dataset = open_dataset(built).grade(
             out=tmp_path / "api",
@@ -271,16 +277,16 @@ def test_recorded_replies_decide_again_without_a_model(
     built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     script = Script(reply=verdict_server)
-    line = ("grade", str(built), "--judge", "tiny", "--judge-api", "chat", "--judge-engine")
+    line = ("grade", str(built), "--judge")
     with serving(script) as url:
         served = tmp_path / "served"
-        code, _, err = run(capsys, *line, "openai", "--judge-base-url", url, "--out", str(served))
+        judge = judge_file(tmp_path, engine="openai", base_url=url)
+        code, _, err = run(capsys, *line, judge, "--out", str(served))
         assert code == 0, err
     recording = served / "answer_judge" / "completions.jsonl"
     replayed = tmp_path / "replayed"
-    code, _, err = run(
-        capsys, *line, "replay", "--judge-replay", str(recording), "--out", str(replayed)
-    )
+    judge = judge_file(tmp_path, engine="replay", replay=str(recording))
+    code, _, err = run(capsys, *line, judge, "--out", str(replayed))
     assert code == 0, err
     assert solutions(replayed).drop("answer_judge").equals(solutions(served).drop("answer_judge"))
     rule = solutions(replayed)["answer_judge"].drop_nulls().unique().to_list()
@@ -304,9 +310,10 @@ def test_failed_requests_are_repeated_and_no_answer_is_requested_twice(
     script = Script(reply=reply, tricks=tricks)
     out = tmp_path / "out"
     with serving(script) as url:
-        line = ["grade", str(built), "--out", str(out), "--judge", "tiny", "--judge-api", "chat"]
-        line += ["--judge-engine", "openai", "--judge-base-url", url, "--judge-concurrency", "1"]
-        code, _, err = run(capsys, *line, "--judge-idle-timeout", "3")
+        settings: dict[str, Any] = dict(engine="openai", base_url=url, concurrency=1)
+        judge = judge_file(tmp_path, **settings, idle_timeout=3)
+        line = ["grade", str(built), "--out", str(out), "--judge", judge]
+        code, _, err = run(capsys, *line)
         assert code == 1 and "resume the run" in err, err
         assert len(answered) == 5
         script.tricks.clear()
@@ -323,26 +330,54 @@ def is_not_handled(_: Handler) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("flags", "message"),
+    ("text", "message"),
     [
-        (("--judge-format", "chat"), "--judge-format chat: the option needs a judge"),
-        (("--judge-engine", "openai"), "--judge-engine openai and --judge-base-url URL need each"),
-        (("--judge-engine", "openai", "--judge", "m"), "--judge-base-url URL need each other"),
-        (("--judge", "m", "--judge-base-url", "nowhere"), "--judge-base-url nowhere: expected"),
-        (("--judge", "m", "--judge-format", "x"), "--judge-format x: expected one of chat"),
-        (("--judge", "IAAR-Shanghai/xVerify-8B-I"), "--judge-prompt"),
-        (("--judge", "./nowhere"), "--judge ./nowhere: expected a model directory"),
-        (("--judge", "tiny", "--judge-max-tokens", "0"), "--judge-max-tokens"),
+        ('engine = "openai"', "expected the key model"),
+        ('model = "other.toml"', "expected the key model"),
+        ('model = "m"\nformt = "chat"', "formt is no key of a judge. Nearest: format."),
+        ('model = "m"\nengine = "openai"', "engine=openai and base_url=URL need each other."),
+        ('model = "m"\nbase_url = "nowhere"', "base_url = 'nowhere': expected http"),
+        ('model = "m"\nengine = "opnai"', "engine = 'opnai': expected one of auto"),
+        ('model = "m"\nconcurrency = 3', "concurrency = 3: the engine auto does not read this"),
+        ('model = "m"\nmax_tokens = 0', "max_tokens = 0: expected at least 1"),
+        ('model = "m"\nactors = 2', "actors is no key of a judge"),
+        ("model = ", "is not readable TOML"),
     ],
 )
-def test_wrong_options_are_named(
-    built: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    flags: tuple[str, ...],
-    message: str,
+def test_an_error_in_a_judge_file_names_file_and_key(
+    text: str, message: str, tmp_path: Path
 ) -> None:
-    code, out, err = run(capsys, "grade", str(built), "--out", str(tmp_path / "out"), *flags)
+    file = tmp_path / "judge.toml"
+    file.write_text(text)
+    with pytest.raises(InputError) as error:
+        AnswerJudgeOptions(judge=str(file))
+    assert str(error.value).startswith(str(file)) and message in str(error.value)
+
+
+def test_a_judge_file_is_read_into_the_options_of_python(tmp_path: Path) -> None:
+    judge = judge_file(tmp_path, engine="openai", base_url="http://h/v1", max_tokens=9)
+    assert AnswerJudgeOptions(judge=judge) == AnswerJudgeOptions(
+        judge="tiny",
+        judge_max_tokens=9,
+        judge_engine=SamplerOptions(
+            engine="openai", server=ServerOptions(base_url="http://h/v1", api="chat")
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("judge", "message"),
+    [
+        ("IAAR-Shanghai/xVerify-8B-I", "with the key prompt in the TOML file of the judge"),
+        ("./nowhere", "--judge ./nowhere: no such file or directory"),
+        ("nowhere.toml", "--judge nowhere.toml: the file cannot be read"),
+    ],
+)
+def test_wrong_judges_are_named(
+    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], judge: str, message: str
+) -> None:
+    line = ["grade", str(built), "--out", str(tmp_path / "out"), "--judge", judge]
+    code, out, err = run(capsys, *line)
     assert code == 1 and message in " ".join((out + err).split()), out + err
     assert not (tmp_path / "out").exists()
 

@@ -372,7 +372,7 @@ def test_refusals(tmp_path: Path) -> None:
     file.write_text('{"text": "x"}\n')
     with pytest.raises(InputError, match="no row has a question"):
         find_overlaps([], [str(file)])
-    with pytest.raises(InputError, match="no file '~nobody-of-that-name/x"):
+    with pytest.raises(InputError, match="no such file or directory: ~nobody-of-that-name/x"):
         read_benchmark("~nobody-of-that-name/x.jsonl")
     with pytest.raises(SchemaError, match="holds no dataset"):
         read_sealed_problems(tmp_path)

@@ -274,7 +274,7 @@ def test_the_parent_is_recorded_and_unchanged(make_scored_dataset: MakeDataset) 
     )
     assert {path: path.read_bytes() for path in source.rglob("*.parquet")} == old_bytes
     assert (source.parent / "pairs/solutions").exists() and (source.parent / "pairs/README.md")
-    with pytest.raises(InputError, match="a sealed dataset is never changed"):
+    with pytest.raises(InputError, match="datasets are never changed"):
         derive_dataset(source, source, [PairStage(PairSpec())], progress=LineProgress())
 
 

@@ -1,0 +1,99 @@
+"""Defaults that the start model and the machine decide.
+
+The embedded model ``tiny`` needs other learning rates than published models. The TOML file next to
+this module has its options for each stage. They also hold for models that were trained from it,
+which are recognised by the sizes in ``config.json``.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from fsdpo_data.core.input_files import read_json
+from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.hub.client import HubRepo, find_file
+from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights
+from fsdpo_data.problems.embedded import CHECKPOINT
+from fsdpo_train.config import PreferenceSpec, TrainConfig
+
+log = logging.getLogger(__name__)
+
+ConfigT = TypeVar("ConfigT", bound=TrainConfig)
+
+#: The options of each stage for the embedded model.
+TINY_OPTIONS: Mapping[str, Mapping[str, Any]] = read_toml(__file__)
+#: Keys of ``config.json`` that training does not change, and that tell models of other sizes apart.
+_SIZE_KEYS = (
+    "model_type",
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+)
+
+
+def with_computed_defaults(config: ConfigT) -> ConfigT:
+    """Return the options with the defaults for their start model and for this machine.
+
+    Options that the user stated stay.
+
+    Raises:
+        InputError: if the start model does not exist.
+        UnavailableError: if the Hub cannot be reached.
+    """
+    defaults = _tiny_defaults(config)
+    if defaults:
+        subject = "tiny" if config.model == "tiny" else f"{config.model}, as large as tiny"
+        values = ", ".join(f"`{name}={value}`" for name, value in defaults.items())
+        log.info(f"{subject}: {values}")
+    config = config.replace(**defaults)
+    return config.replace(dtype=_default_dtype()) if config.dtype == "auto" else config
+
+
+def computed_names(config: TrainConfig) -> Collection[str]:
+    """Return the names of the options whose default may depend on model or machine."""
+    return TINY_OPTIONS[config.stage].keys()
+
+
+def _tiny_defaults(config: TrainConfig) -> dict[str, Any]:
+    """Return the options of the embedded model that the user did not state; empty for others."""
+    if config.model is None or not _is_tiny(resolve_weights(config.model)):
+        return {}
+    unread_names = set()
+    if isinstance(config, PreferenceSpec):
+        unread_names = {"beta", "gamma"} - set(config.preference_loss.options)
+    return {
+        name: value
+        for name, value in TINY_OPTIONS[config.stage].items()
+        if name not in config.model_fields_set | unread_names
+    }
+
+
+def _is_tiny(weights: ResolvedWeights) -> bool:
+    """Return whether a model is the embedded one, or has its sizes."""
+    if weights.commit is None:
+        file: Path | None = Path(weights.path) / "config.json"
+    else:
+        file = find_file(HubRepo(weights.path, "model", weights.commit), "config.json")
+    return file is not None and _read_sizes(file) == _read_sizes(CHECKPOINT / "config.json")
+
+
+def _read_sizes(file: Path) -> list[Any]:
+    """Return the sizes in a ``config.json``; an empty list if it cannot be read."""
+    try:
+        model_config = read_json(file)
+        return [model_config.get(key) for key in _SIZE_KEYS]
+    except (OSError, ValueError, AttributeError):  # the loading of the model names the error
+        return []
+
+
+def _default_dtype() -> str:
+    """Return ``bfloat16`` for a GPU that computes in it, else ``float32``."""
+    has_bfloat16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported(
+        including_emulation=False
+    )
+    return "bfloat16" if has_bfloat16 else "float32"
