@@ -118,8 +118,8 @@ def read_prm800k(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
             break
         chain.append(next_step)
     if chain:
-        is_whole = fields["label"].get("finish_reason") == "solution"
-        yield _solution_from_ratings(problem, answer, chain, is_whole=is_whole)
+        is_complete = fields["label"].get("finish_reason") == "solution"
+        yield _solution_from_ratings(problem, answer, chain, is_complete=is_complete)
 
 
 def _split_completions(step: Mapping[str, Any]) -> tuple[list[_RatedStep], _RatedStep | None]:
@@ -140,13 +140,13 @@ def _split_completions(step: Mapping[str, Any]) -> tuple[list[_RatedStep], _Rate
 
 
 def _solution_from_ratings(
-    problem: str, answer: str, chain: Sequence[_RatedStep], *, is_whole: bool = False
+    problem: str, answer: str, chain: Sequence[_RatedStep], *, is_complete: bool = False
 ) -> RecordedResponse:
-    """Return the solution of a chain of rated steps, which a final answer also makes whole."""
+    """Return the solution of a chain of rated steps, which is complete if it has an answer."""
     ratings = tuple(_parse_rating(step.rating) for step in chain)
     steps = [step.text for step in chain]
     labels = [rating >= 0 for rating in ratings]
-    goes_on = not is_whole and _PRM800K_ANSWER not in steps[-1]
+    goes_on = not is_complete and _PRM800K_ANSWER not in steps[-1]
     return _labelled_solution(problem, steps, labels, answer, ratings=ratings, goes_on=goes_on)
 
 

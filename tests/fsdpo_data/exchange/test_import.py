@@ -55,12 +55,12 @@ def prm800k_row(chain: list[tuple[str, int, list[str]]], finish_reason: str) -> 
         {
             "completions": [
                 {"text": step, "rating": rating},
-                *({"text": other, "rating": 1} for other in others),
+                *({"text": other, "rating": 1} for other in other_steps),
             ],
             "human_completion": None,
             "chosen_completion": 0,
         }
-        for step, rating, others in chain
+        for step, rating, other_steps in chain
     ]
     question = {"problem": "q", "ground_truth_answer": "7"}
     return {"question": question, "label": {"steps": steps, "finish_reason": finish_reason}}
@@ -125,7 +125,7 @@ def test_a_cut_solution_ends_like_any_step(
 
 
 @pytest.mark.parametrize("tokenizer_name", ["qwen2", "llama3", "mistral"])
-def test_cut_solutions_are_scored_at_the_tokens_of_whole_ones(
+def test_cut_solutions_are_scored_at_the_tokens_of_complete_ones(
     shared: Path, tmp_path: Path, tokenizer_name: str
 ) -> None:
     pytest.importorskip("torch")
@@ -139,11 +139,11 @@ def test_cut_solutions_are_scored_at_the_tokens_of_whole_ones(
     for row, fields in zip(rows, json.loads(source.read_text()), strict=True):
         *first_steps, last_step = (step.strip() for step in fields["steps"])
         steps = [*(step + "\n\n" for step in first_steps), last_step]
-        whole = encoder.encode("", steps, add_eos=False)
+        complete_solution = encoder.encode("", steps, add_eos=False)
         cut = encoder.encode("", row["completions"], add_eos=False)
         n_steps = len(cut.score_positions)
-        assert cut.score_positions == whole.score_positions[:n_steps]
-        assert cut.input_ids == whole.input_ids[: len(cut.input_ids)]
+        assert cut.score_positions == complete_solution.score_positions[:n_steps]
+        assert cut.input_ids == complete_solution.input_ids[: len(cut.input_ids)]
         n_cut += n_steps < len(fields["steps"])
     assert n_cut > 100
 
