@@ -21,6 +21,7 @@ from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import StepLabelStats
+from fsdpo_data.exchange.imported_pairs import ImportedPairStage
 from fsdpo_data.exchange.response_formats import RecordedResponse
 from fsdpo_data.exchange.spool import SolutionSpool, seal_import
 from fsdpo_data.exchange.step_label_formats import StepLabelFormat
@@ -54,7 +55,8 @@ def import_dataset(
 ) -> tuple[Manifest, ImportResult]:
     """Seal the step labels in ``source`` as the new dataset ``out``.
 
-    The labels are in the column ``step_labels``. The outcome of each solution is ``ungraded``.
+    The labels are in the column ``step_labels``. The outcome of each solution is ``ungraded``. The
+    pairs of a format with pairs are in the config ``pairs``.
 
     Args:
         source: File with rows of another format.
@@ -99,6 +101,7 @@ def import_dataset(
             resume=resume,
             progress=progress,
             step_labels=stats,
+            stages=[ImportedPairStage()] if label_format.has_pairs else (),
         )
         return manifest, result
 

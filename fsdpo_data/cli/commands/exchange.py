@@ -57,12 +57,14 @@ def _export_notes() -> str:
 
 
 def _import_notes() -> str:
-    """Return the Markdown list of the readable responses and step labels."""
+    """Return the Markdown list of the readable responses, step labels and pairs."""
     publishers = "; ".join(
         response_format.publisher for response_format in response_formats().values()
     )
     descriptions = {
-        name: f"labels: {label_format.label_meaning}; drops {label_format.drops}"
+        name: f"labels: {label_format.label_meaning}; "
+        f"{'each row is also a preference pair; ' if label_format.has_pairs else ''}"
+        f"drops {label_format.drops}"
         for name, label_format in step_label_formats().items()
     }
     return f"\n\n**Outputs** {publishers}{_list_formats(descriptions)}"
@@ -245,8 +247,8 @@ class ImportOptions(ImportOutputsOptions):
     r"""Import recorded responses or published step labels as a sealed dataset.
 
     Responses (`outputs`) are split into steps, graded and labelled as in `build`. Step labels keep
-    their steps and labels, and no answer is graded. Unreadable rows go to a quarantine file, with
-    the reasons.
+    their steps and labels, and no answer is graded. Step-DPO's rows are also preference pairs.
+    Unreadable rows go to a quarantine file, with the reasons.
 
     Examples:
         Import recorded responses as a sealed dataset:
@@ -268,6 +270,11 @@ class ImportOptions(ImportOutputsOptions):
         Import step labels for `fsdpo-train prm`:
 
             fsdpo-data import prm800k.jsonl --from prm800k --out runs/prm800k
+
+        Import the pairs of Step-DPO for `fsdpo-train dpo --loss step-dpo`:
+
+            fsdpo-data import xinlai/Math-Step-DPO-10K --from step-dpo-10k \
+              --template alpaca-newline --out runs/step-dpo-10k
 
         Import step labels of another format, by naming its fields:
 
@@ -437,4 +444,8 @@ def import_(options: ImportOptions) -> None:
     typer.echo(f"dropped: {label_format.drops}")
     if result.quarantined:
         typer.echo(f"quarantined: {len(result.quarantined):,} rows, in {quarantine_file}")
-    print_next_command(["fsdpo-train", "prm", out, "--model", "MODEL", "--out", "runs/prm"])
+    if label_format.has_pairs and out.suffix != ROWS_SUFFIX:
+        training = ["dpo", out, "--loss", "step-dpo", "--model", "MODEL", "--out", "runs/policy"]
+    else:
+        training = ["prm", out, "--model", "MODEL", "--out", "runs/prm"]
+    print_next_command(["fsdpo-train", *training])
