@@ -418,16 +418,15 @@ def import_(options: ImportOptions) -> None:
         print_inspect_command(create_dataset(partial(run_import, options)))
         return
     out = Path(options.out)
-    source = Path(options.file)
     template = options.template or "problem"
     label_format = options.step_label_format()
     if out.suffix == ROWS_SUFFIX:
-        result = import_rows(source, label_format, out, template)
+        result = import_rows(options.file, label_format, out, template)
         quarantine_file = quarantine_path(out)
     else:
         with progress() as progress_bar:
             manifest, result = import_dataset(
-                source,
+                options.file,
                 label_format,
                 out,
                 template,
