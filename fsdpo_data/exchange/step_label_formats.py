@@ -366,7 +366,7 @@ class StepLabelFormat:
     problem_affixes: Sequence[str] = ("", "")
     has_step_lines: bool = False  #: Whether the non-empty lines of the text are the steps.
     ends_at_first_error: bool = False  #: Whether the steps after the first wrong step are dropped.
-    #: Whether each row is a preference pair, which it reads as the chosen and the rejected solution.
+    #: Whether each row is a preference pair, read as the chosen and then the rejected solution.
     has_pairs: bool = False
 
     @classmethod

@@ -247,7 +247,9 @@ def _read_solutions(
             result.steps.update(label >= 0.5 for label in solution.step_labels or ())
             yield solution
     if not result.rows:
-        message = f"{labels.location}: none of its {result.read} rows has the format {label_format.name}."
+        message = (
+            f"{labels.location}: none of its {result.read} rows has the format {label_format.name}."
+        )
         if result.quarantined:
             message += f" The first problem: {result.quarantined[0].reason}."
         raise InputError(message)

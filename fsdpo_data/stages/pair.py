@@ -100,14 +100,18 @@ def join_pair_sides(file: Path, pairs: pl.LazyFrame) -> pa.Table:
         file: A file of solutions.
         pairs: Columns ``chosen`` and ``rejected``, which are row numbers in this file.
     """
-    sides = scan_rows("solutions", [file]).with_row_index("row").select(
-        "row",
-        "problem_id",
-        "prompt",
-        id="solution_id",
-        text=pl.col("completions").list.join(""),
-        steps="completions",
-        rewards="step_rewards",
+    sides = (
+        scan_rows("solutions", [file])
+        .with_row_index("row")
+        .select(
+            "row",
+            "problem_id",
+            "prompt",
+            id="solution_id",
+            text=pl.col("completions").list.join(""),
+            steps="completions",
+            rewards="step_rewards",
+        )
     )
     pairs = pairs.rename({"chosen": "chosen_row", "rejected": "rejected_row"})
     pairs = pairs.with_row_index("order")
@@ -244,8 +248,8 @@ STAGES.register(
         "incorrect solution with a reward below {{ threshold }}, and the corresponding step of a "
         "correct continuation: {{ sampling.n }} continuations by {{ model.name | code }} at "
         "{{ model.revision | code }}, temperature {{ sampling.temperature }}"
-        '{% elif style is defined and style == "imported" %}the chosen and the rejected step of each '
-        "imported row, after the same steps"
+        '{% elif style is defined and style == "imported" %}the chosen and the rejected step of '
+        "each imported row, after the same steps"
         '{% else %}{{ top }} best {{ "correct" if require_outcome else "by reward" }} × {{ top }} '
         'worst {{ "incorrect" if require_outcome else "by reward" }}, by the {{ aggregate }} of '
         "the step rewards{% endif %} |",

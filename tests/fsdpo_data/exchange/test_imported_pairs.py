@@ -65,8 +65,8 @@ def test_each_row_is_a_pair_of_solutions_with_the_published_texts(tmp_path: Path
 
 
 def test_the_pairs_of_a_problem_may_be_apart(tmp_path: Path) -> None:
-    first, second, *others = STEP_DPO_ROWS
-    _, pairs = import_pairs(tmp_path, [first, *others, second])
+    first_row, second_row, *last_rows = STEP_DPO_ROWS
+    _, pairs = import_pairs(tmp_path, [first_row, *last_rows, second_row])
     assert [pair["chosen"] for pair in pairs] == [
         row["initial_reason_steps"] + row["chosen"] for row in STEP_DPO_ROWS
     ]
@@ -153,11 +153,11 @@ def test_an_interrupted_import_ends_in_the_same_bytes(
             import_dataset(source, STEP_DPO, tmp_path / "part")
     for _ in range(2):  # a finished import is only read
         import_dataset(source, STEP_DPO, tmp_path / "part", resume=True)
-    whole, part = (
+    complete_files, resumed_files = (
         {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*.*")}
         for folder in (tmp_path / "whole", tmp_path / "part")
     )
-    assert whole == part
+    assert complete_files == resumed_files
 
 
 @pytest.mark.parametrize(
@@ -202,5 +202,5 @@ def test_rows_may_come_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [source] = manifest.spec.sources
     assert (source.name, source.revision) == ("xinlai/Math-Step-DPO-10K", "c" * 40)
     assert manifest.rows.pairs == 4
-    with pytest.raises(InputError, match="missing.jsonl: cannot be read"):
+    with pytest.raises(InputError, match=r"missing\.jsonl: cannot be read"):
         import_dataset(tmp_path / "missing.jsonl", STEP_DPO, tmp_path / "other")
