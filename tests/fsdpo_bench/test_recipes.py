@@ -296,7 +296,7 @@ def test_step_dpo_recipes_use_the_published_pairs_and_settings(name: str) -> Non
     assert (str(pairs.file), pairs.source) == ("xinlai/Math-Step-DPO-10K", "step-dpo-10k")
     assert pairs.template == "alpaca-newline"
     train = stage_options(recipe, "train")
-    assert train.data == [pairs.out]
+    assert train.data == (pairs.out,)
     assert (train.loss, train.lr, train.beta) == ("step-dpo", 5e-7, 0.5)
     assert (train.schedule, train.warmup, train.epochs) == ("cosine", 0.1, 8)
     assert train.shuffle == "pairs"
