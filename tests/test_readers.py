@@ -142,7 +142,6 @@ STEP_LABEL_COMMANDS = [
     for name in step_label_formats()
     # Only labels with a prompt for each solution can become a dataset.
     for out in (("OUT.jsonl", "OUT") if name in export_formats() else ("OUT.jsonl",))
-    if (name, out) != ("step-dpo-10k", "OUT")
 ]
 
 RUN_READERS = [

@@ -12,6 +12,7 @@ from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.plugins import PluginRef, loaded_plugins
 from fsdpo_data.core.statistics import Interval
 from fsdpo_data.dataset.schema import CONFIGS
+from fsdpo_data.pairs.checks import IMPORTED_STYLE
 from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE
 
 MAX_FILE_NAME_BYTES = 255  #: Length limit of a file name on usual file systems, in bytes.
@@ -138,6 +139,8 @@ class StepLabelSection(ManifestSection):
 class PairSection(ManifestSection):
     """The options that selected the pairs."""
 
+    #: ``full`` for complete solutions, ``step-dpo``, or ``imported``.
+    style: str = "full"
     aggregate: str = "mean"  #: The aggregate of step rewards that ranked the solutions.
 
 
@@ -205,6 +208,11 @@ class SpecSection(SparseSection):
     def has_outcome_rewards(self) -> bool:
         """Whether only the rewards of last steps are trained, by an outcome reward model."""
         return self.score is not None and self.score.last_step_only
+
+    @property
+    def has_imported_pairs(self) -> bool:
+        """Whether the pairs are imported, so that both sides end with the step that differs."""
+        return self.pair is not None and self.pair.style == IMPORTED_STYLE
 
     @property
     def pair_aggregate(self) -> str:
@@ -443,17 +451,19 @@ class PairStats(ManifestSection):
     solutions: dict[str, int]  #: Solutions by use, such as ``chosen`` or ``truncated``.
     #: Statistics of the reward margins, such as ``mean``; None for Step-DPO.
     margin: dict[str, Number | None] | None = None
-    first_error: Number | None = None  #: Mean number of the first wrong step, from 1.
+    #: Mean number of the first wrong step, from 1; None for pairs of complete solutions.
+    first_error: Number | None = None
     length: dict[str, Number | None]  #: Lengths of the chosen and the rejected side.
     #: Rewards and weights of the last steps; None for Step-DPO, and if no solution has several.
     step_weights: StepWeightStats | None = None
-    resampled: ContinuationStats | None = None  #: Cost of new steps (Step-DPO).
+    #: Cost of new steps (Step-DPO); None for imported pairs.
+    resampled: ContinuationStats | None = None
 
     @pydantic.model_validator(mode="after")
     def _check_lengths(self) -> Self:
         unit = "tokens" if "chosen_tokens" in self.length else "characters"
         keys = {f"chosen_{unit}", f"rejected_{unit}"}
-        if not self.resampled:
+        if self.first_error is None:
             keys |= {"chosen_steps", "rejected_steps", "chosen_longer", "chosen_shorter"}
         if missing_keys := sorted(keys - self.length.keys()):
             raise ValueError(f"length lacks {', '.join(missing_keys)}")

@@ -90,8 +90,9 @@ def _derived_entries(manifest: Manifest) -> dict[str, Any]:
         "full_rollouts": manifest.rollouts and not manifest.spec.labels_are_searched,
         "consensus": manifest.judge and manifest.judge.kept_solutions is not None,
         "rate": f"  ({token_rate:,.0f} tokens/s)" if token_rate else "",
-        "step_pairs": pairs and pairs.resampled,
-        "solution_pairs": pairs and not pairs.resampled,
+        "step_pairs": pairs and pairs.first_error,
+        "resampled_pairs": pairs and pairs.resampled,
+        "solution_pairs": pairs and not pairs.first_error,
         "step_weights": pairs and pairs.step_weights,
     }
     if manifest.rollouts:
@@ -159,6 +160,8 @@ def _pair_entries(pairs: PairStats) -> dict[str, Any]:
             "left_out": _join_counts(left_out) or "none left out",
             "resampled_tokens": format_amount(pairs.resampled.tokens),
         }
+    if pairs.first_error:
+        return {}
     unit = "tokens" if "chosen_tokens" in pairs.length else "characters"
     return {
         "unit": unit,

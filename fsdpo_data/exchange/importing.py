@@ -63,7 +63,9 @@ class ImportOutputsOptions(ResponseReading):
     """Turn responses that another program recorded into a sealed dataset."""
 
     file: Annotated[str | Path, Option(positional=True)]
-    """JSON lines, JSON, parquet or CSV file. For outputs also a directory or a pattern."""
+    """JSON lines, JSON, parquet or CSV file. For outputs also a directory or a pattern; for step
+    labels also org/name of a dataset on the Hub.
+    """
     out: Annotated[str | Path, Option(in_digest=False)]
     """Directory of the new dataset."""
     template: Annotated[

@@ -17,9 +17,10 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.manifest_sections import StepLabelStats
-from fsdpo_data.dataset.run import MANIFEST_FILE, RunDir, completion_fields
+from fsdpo_data.dataset.run import MANIFEST_FILE, RunDir, completion_fields, lock_run_directory
+from fsdpo_data.dataset.stage import Stage, run_stages, stage_specs
 from fsdpo_data.problems.load import ProblemSet, QuarantinedRow
-from fsdpo_data.stages.sample import BuildSpec, seal_samples
+from fsdpo_data.stages.sample import BUILD_FOLDER, BuildSpec, seal_samples
 
 _PROBLEMS_PER_WRITE = 64  #: Problems whose solutions are in memory at a time.
 
@@ -83,8 +84,9 @@ def seal_import(
     progress: Progress,
     workers: int | None = None,
     step_labels: StepLabelStats | None = None,
+    stages: Sequence[Stage] = (),
 ) -> Manifest:
-    """Seal all solutions of a spool as the dataset ``out``.
+    """Run ``stages`` on all solutions of a spool, and seal the dataset ``out``.
 
     Args:
         spool: The solutions.
@@ -95,25 +97,42 @@ def seal_import(
         progress: Receives the progress.
         workers: Processes that grade; None for one per available core.
         step_labels: Counts of the imported step labels; None without step labels.
+        stages: The stages that follow, as in a build.
 
     Raises:
         RunMismatchError: if ``out`` contains another run.
         StoreError: if the disk fails.
     """
     source = ProblemSet(list(spool.problems.values()), list(spec.sources), [*quarantined])
-    with RunDir.open(out, spec.config(source.problems), resume=resume) as run:
-        if not (out / MANIFEST_FILE).exists():
-            missing_ids = [key for key in spool.problems if key not in run.line_spans]
-            for start in range(0, len(missing_ids), _PROBLEMS_PER_WRITE):
-                problem_ids = missing_ids[start : start + _PROBLEMS_PER_WRITE]
-                run.append([(key, spool.prompt(key), spool.solutions(key)) for key in problem_ids])
-            seal_samples(
-                run,
-                spec,
-                source,
-                progress=progress,
-                workers=workers,
-                sample_counts=spool.counts,
-                step_labels=step_labels,
-            )
-        return read_manifest(out)
+
+    def seal_solutions(folder: Path, *, resume: bool) -> Manifest:
+        """Seal the solutions without further stages."""
+        with RunDir.open(folder, spec.config(source.problems), resume=resume) as run:
+            if not (folder / MANIFEST_FILE).exists():
+                _append_missing(run, spool)
+                seal_samples(
+                    run,
+                    spec,
+                    source,
+                    progress=progress,
+                    workers=workers,
+                    sample_counts=spool.counts,
+                    step_labels=step_labels,
+                )
+            return read_manifest(folder)
+
+    if not stages:
+        return seal_solutions(out, resume=resume)
+    config = {"build": spec.config(source.problems), "stages": stage_specs(stages)}
+    with lock_run_directory(out, config, resume=resume):
+        # The lock has checked the config, so everything in the directory belongs to this run.
+        seal_solutions(out / BUILD_FOLDER, resume=True)
+        return run_stages(out / BUILD_FOLDER, out, stages, progress)
+
+
+def _append_missing(run: RunDir, spool: SolutionSpool) -> None:
+    """Append the solutions of the problems that a run does not have yet."""
+    missing_ids = [key for key in spool.problems if key not in run.line_spans]
+    for start in range(0, len(missing_ids), _PROBLEMS_PER_WRITE):
+        problem_ids = missing_ids[start : start + _PROBLEMS_PER_WRITE]
+        run.append([(key, spool.prompt(key), spool.solutions(key)) for key in problem_ids])

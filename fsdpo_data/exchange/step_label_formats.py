@@ -161,17 +161,31 @@ def read_step_dpo(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     """Read Math-Step-DPO-10K: the shared steps with the chosen step, then with the rejected step.
 
     The authors' judge found the rejected step to be the first wrong one, and the chosen step was
-    sampled as its replacement. The later steps of the full texts have no label and are dropped.
+    sampled as its replacement. The later steps of the full texts have no label and are dropped. The
+    texts stay unchanged, so that the tokens are those of Step-DPO's code.
     """
-    shared_steps = split_auto(fields["initial_reason_steps"])
+    shared_text = fields["initial_reason_steps"]
+    sides = {"chosen": fields["chosen"], "rejected": fields["rejected"]}
+    for name, step in sides.items():
+        if not step.strip():
+            raise UnusableRowError(f"{name} is empty")
+    if sides["chosen"].strip() == sides["rejected"].strip():
+        raise UnusableRowError("chosen and rejected are the same step")
+    shared_steps = split_auto(shared_text)
     # In the published file, the shared text ends with the marker of the step that differs.
-    marker = shared_steps.pop() if _LAST_MARKER.search(fields["initial_reason_steps"]) else ""
-    for side, label in (("chosen", True), ("rejected", False)):
-        if not fields[side].strip():
-            raise UnusableRowError(f"{side} is empty")
-        steps = [*shared_steps, marker + fields[side]]
-        labels = [*(True for _ in shared_steps), label]
-        yield _labelled_solution(fields["prompt"], steps, labels, str(fields["answer"]))
+    if _LAST_MARKER.search(shared_text):
+        shared_steps.pop()
+    step_start = shared_text[sum(map(len, shared_steps)) :]
+    for name, step in sides.items():
+        steps = (*shared_steps, step_start + step)
+        yield RecordedResponse(
+            gold=str(fields["answer"]),
+            response="".join(steps),
+            correct=None,
+            question=fields["prompt"],
+            steps=steps,
+            step_labels=(*(True for _ in shared_steps), name == "chosen"),
+        )
 
 
 def read_rlhflow(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
@@ -393,6 +407,8 @@ class StepLabelFormat:
     summary: str = ""  #: Origin and labels in a few words, for ``--help``.
     has_step_lines: bool = False  #: Whether the non-empty lines of the text are the steps.
     ends_at_first_error: bool = False  #: Whether the steps after the first wrong step are dropped.
+    #: Whether each row is a preference pair, read as the chosen and then the rejected solution.
+    has_pairs: bool = False
 
     @classmethod
     def from_toml(cls, name: str, fields: Mapping[str, Any]) -> Self:

@@ -6,10 +6,10 @@ No answer is graded, because many published solutions end at their first wrong s
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
@@ -17,14 +17,16 @@ from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.core.identity import RELEASE, ModelRef, SourceRef, file_sha256
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.row_errors import UnusableRowError
-from fsdpo_data.core.row_files import read_records
+from fsdpo_data.core.row_files import SourceRow, data_suffix, read_records
 from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.manifest_sections import StepLabelStats
+from fsdpo_data.exchange.imported_pairs import ImportedPairStage
 from fsdpo_data.exchange.response_formats import RecordedResponse
 from fsdpo_data.exchange.spool import SolutionSpool, seal_import
 from fsdpo_data.exchange.step_label_formats import StepLabelFormat
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, Template, get_template
+from fsdpo_data.problems.hub_datasets import DATASETS, HubSource, load_hub
 from fsdpo_data.problems.load import QuarantinedRow, quarantine_row
 from fsdpo_data.stages.annotate import NO_GRADER
 from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
@@ -43,8 +45,40 @@ class ImportResult:
     quarantined: list[QuarantinedRow] = field(default_factory=list)  #: The unreadable rows.
 
 
+class LabelSource(NamedTuple):
+    """A file with step labels, or a dataset on the Hub."""
+
+    ref: SourceRef  #: Its name and revision.
+    location: str  #: Its path or name in the list of quarantined rows.
+    rows: Iterable[SourceRow]  #: Its rows.
+
+
+def open_labels(source: str | Path) -> LabelSource:
+    """Open a file, or the training split of a dataset on the Hub.
+
+    Args:
+        source: A path, or ``org/name[@revision][:config]``.
+
+    Raises:
+        InputError: if the file cannot be read, or the dataset does not exist.
+        UnavailableError: if the Hub cannot be reached, or refuses access.
+    """
+    path = Path(source)
+    is_file = path.exists() or bool(data_suffix(path))
+    hub_source = None if is_file else HubSource.parse(str(source), DATASETS)
+    if hub_source is not None:
+        commit, configs = load_hub(hub_source, "train")
+        rows = [row for config in configs for row in config.rows]
+        return LabelSource(SourceRef(hub_source.name, commit, "train"), hub_source.name, rows)
+    try:
+        revision = f"sha256:{file_sha256(path)}"
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+    return LabelSource(SourceRef(path.name, revision, "train"), str(path), read_records(path))
+
+
 def import_dataset(
-    source: Path,
+    source: str | Path,
     label_format: StepLabelFormat,
     out: Path,
     template: str = "problem",
@@ -54,10 +88,11 @@ def import_dataset(
 ) -> tuple[Manifest, ImportResult]:
     """Seal the step labels in ``source`` as the new dataset ``out``.
 
-    The labels are in the column ``step_labels``. The outcome of each solution is ``ungraded``.
+    The labels are in the column ``step_labels``. The outcome of each solution is ``ungraded``. The
+    pairs of a format with pairs are in the config ``pairs``.
 
     Args:
-        source: File with rows of another format.
+        source: File or dataset on the Hub with rows of another format; see :func:`open_labels`.
         label_format: The format.
         out: Directory of the new dataset.
         template: Template that turns problems into prompts. Formats with prompts keep theirs.
@@ -73,18 +108,19 @@ def import_dataset(
         StoreError: if the disk fails.
     """
     prompt_template = get_template(template)
+    labels = open_labels(source)
     result = ImportResult()
     with store_errors(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
     with store_errors(out.parent), tempfile.TemporaryFile(dir=out.parent) as file:
         spool = SolutionSpool(file)
-        for solution in _read_solutions(source, label_format, result):
+        for solution in _read_solutions(labels, label_format, result):
             if solution.prompt:
                 prompt_template = RECORDED_TEMPLATE
-            problem = Problem(solution.question, solution.gold, source.name, "train")
+            problem = Problem(solution.question, solution.gold, labels.ref.name, "train")
             prompt = solution.prompt or prompt_template.render(solution.question)
             spool.add(problem, prompt, _completion(solution))
-        spec = _import_spec(source, label_format, prompt_template, max(spool.counts.values()))
+        spec = _import_spec(labels.ref, label_format, prompt_template, max(spool.counts.values()))
         stats = StepLabelStats(
             rows=result.read,
             steps=result.steps.total(),
@@ -99,29 +135,29 @@ def import_dataset(
             resume=resume,
             progress=progress,
             step_labels=stats,
+            stages=[ImportedPairStage()] if label_format.has_pairs else (),
         )
         return manifest, result
 
 
 def _import_spec(
-    source: Path, label_format: StepLabelFormat, template: Template, n_samples: int
+    source: SourceRef, label_format: StepLabelFormat, template: Template, n_samples: int
 ) -> BuildSpec:
     """Return the identity of a dataset of step labels.
 
     Args:
-        source: The file.
+        source: The file or dataset.
         label_format: Its format.
         template: The template of the prompts.
         n_samples: Largest number of solutions of a problem.
     """
-    revision = f"sha256:{file_sha256(source)}"
     return BuildSpec(
         model=ModelRef(UNKNOWN, UNKNOWN),
-        sources=(SourceRef(source.name, revision, "train"),),
+        sources=(source,),
         template=template,
         sampling=SamplingSpec(n=n_samples),
         unknown_fields=DeclaredSampling().unknown_fields,
-        engine={"name": ENGINE, "dtype": UNKNOWN, "recording": revision},
+        engine={"name": ENGINE, "dtype": UNKNOWN, "recording": source.revision},
         segmenter=RECORDED_STEPS,
         grader=NO_GRADER,
         step_labels={
@@ -146,7 +182,7 @@ def _completion(solution: RecordedResponse) -> Completion:
 
 
 def import_rows(
-    source: Path, label_format: StepLabelFormat, out: Path, template: str = "problem"
+    source: str | Path, label_format: StepLabelFormat, out: Path, template: str = "problem"
 ) -> ImportResult:
     """Convert the step labels in ``source`` to the new file ``out`` for ``fsdpo-train prm``.
 
@@ -154,7 +190,7 @@ def import_rows(
     are next to it.
 
     Args:
-        source: File with rows of another format.
+        source: File or dataset on the Hub with rows of another format; see :func:`open_labels`.
         label_format: The format.
         out: New ``.jsonl`` file.
         template: Template that turns problems into prompts. Formats with prompts keep theirs.
@@ -167,17 +203,18 @@ def import_rows(
     if out.suffix != ".jsonl" or out.exists():
         raise InputError("expected a new file ending in .jsonl.", field="out", value=out)
     prompt_template = get_template(template)
+    labels = open_labels(source)
     result = ImportResult()
     with store_errors(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
         with open_atomic(out) as file:
-            for solution in _read_solutions(source, label_format, result):
+            for solution in _read_solutions(labels, label_format, result):
                 row = json.dumps(_training_row(solution, prompt_template), ensure_ascii=False)
                 file.write(row.encode() + b"\n")
             # open_atomic renames the rows last, so an interrupted import starts again.
             write_atomic(
                 out.with_suffix(".manifest.json"),
-                _provenance_json(source, label_format, prompt_template, result),
+                _provenance_json(labels.ref, label_format, prompt_template, result),
             )
             if result.quarantined:
                 lines = (json.dumps(asdict(row)) + "\n" for row in result.quarantined)
@@ -191,26 +228,28 @@ def quarantine_path(out: Path) -> Path:
 
 
 def _read_solutions(
-    source: Path, label_format: StepLabelFormat, result: ImportResult
+    labels: LabelSource, label_format: StepLabelFormat, result: ImportResult
 ) -> Iterator[RecordedResponse]:
-    """Yield the solutions of a file, and count them in ``result``.
+    """Yield the solutions of a source, and count them in ``result``.
 
     Raises:
         InputError: if the file cannot be read, or no row is readable.
     """
-    for record in read_records(source):
+    for record in labels.rows:
         result.read += 1
         try:
             solutions = label_format.read_responses(record)
         except UnusableRowError as reason:
-            result.quarantined.append(quarantine_row(str(source), record, str(reason)))
+            result.quarantined.append(quarantine_row(labels.location, record, str(reason)))
             continue
         for solution in solutions:
             result.rows += 1
             result.steps.update(label >= 0.5 for label in solution.step_labels or ())
             yield solution
     if not result.rows:
-        message = f"{source}: none of its {result.read} rows has the format {label_format.name}."
+        message = (
+            f"{labels.location}: none of its {result.read} rows has the format {label_format.name}."
+        )
         if result.quarantined:
             message += f" The first problem: {result.quarantined[0].reason}."
         raise InputError(message)
@@ -231,12 +270,12 @@ def _training_row(solution: RecordedResponse, template: Template) -> dict[str, A
 
 
 def _provenance_json(
-    source: Path, label_format: StepLabelFormat, template: Template, result: ImportResult
+    source: SourceRef, label_format: StepLabelFormat, template: Template, result: ImportResult
 ) -> bytes:
     """Return the manifest: the source of the rows, and the meaning of their labels."""
     manifest = {
         "made_by": RELEASE,
-        "source": {"name": source.name, "revision": f"sha256:{file_sha256(source)}"},
+        "source": {"name": source.name, "revision": source.revision},
         "format": label_format.name,
         "labels": label_format.label_meaning,
         "loses": label_format.drops,  # the fields of the source that are not imported

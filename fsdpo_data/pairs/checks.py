@@ -15,6 +15,8 @@ from fsdpo_data.pairs.first_error import StepPairSpec, first_low_reward
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_GAMMA
 
+#: Value of ``style`` in the spec of imported pairs, whose sides end with the step that differs.
+IMPORTED_STYLE = "imported"
 #: Columns of solutions that the checks compare with the pairs.
 _COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
 
@@ -35,6 +37,8 @@ def find_violations(
     """
     has_step_pairs = spec.get("style") == "step-dpo"
     violations = _step_pair_violations() if has_step_pairs else _solution_pair_violations(spec)
+    if spec.get("style") == IMPORTED_STYLE:
+        violations |= _imported_pair_violations()
     violating_pairs: dict[str, list[str]] = {violation: [] for violation in violations}
     # The chosen side of a step pair is a continuation, not a solution of the dataset.
     sides = ("rejected",) if has_step_pairs else SIDES
@@ -87,6 +91,17 @@ def _step_pair_violations() -> dict[str, pl.Expr]:
     }
 
 
+def _imported_pair_violations() -> dict[str, pl.Expr]:
+    """Return the violations of pairs whose sides end with the first step that differs."""
+    chosen_steps = pl.col("chosen_steps")
+    rejected_steps = pl.col("rejected_steps")
+    shared_steps_differ = chosen_steps.list.slice(0, chosen_steps.list.len() - 1) != (
+        rejected_steps.list.slice(0, rejected_steps.list.len() - 1)
+    )
+    last_steps_are_equal = chosen_steps.list.last() == rejected_steps.list.last()
+    return {"do not differ in their last step alone": shared_steps_differ | last_steps_are_equal}
+
+
 def _side_violations(side: str) -> dict[str, pl.Expr]:
     """Return the violations of pairs that contradict the solution on one side."""
     solution_problem = pl.col(f"{side}_problem_id")
@@ -137,6 +152,8 @@ def _compare_statistics(
         # These statistics need the continuations, which are not part of the dataset.
         pair_stats.pop("resampled", None)
         computed = statistics.step_pair_statistics(pairs, solutions, _step_pair_spec(spec))
+    elif spec.get("style") == IMPORTED_STYLE:
+        computed = statistics.imported_pair_statistics(pairs)
     else:
         aggregate = spec.get("aggregate", "mean")
         is_known = aggregate in AGGREGATES

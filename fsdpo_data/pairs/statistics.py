@@ -216,6 +216,23 @@ def step_pair_statistics(
     """
     drop_counts = Counter[str]()
     n_errors = sum(1 for file in solutions for _ in find_first_errors(file, spec, drop_counts))
+    statistics = imported_pair_statistics(pairs)
+    statistics["problems"] |= problem_counts(scan_parquet(solutions))
+    statistics["solutions"] = {
+        **{reason: drop_counts[reason] for reason in DROP_REASONS},
+        # Most datasets contain no thinking.
+        **({"unclosed": drop_counts["unclosed"]} if drop_counts["unclosed"] else {}),
+        "not_corrected": n_errors - statistics["pairs"],
+    }
+    return statistics
+
+
+def imported_pair_statistics(pairs: Sequence[Path]) -> dict[str, Any]:
+    """Compute the statistics of imported Step-DPO pairs, whose solutions are not graded.
+
+    Returns:
+        The values of :func:`step_pair_statistics` that need neither outcomes nor rewards.
+    """
     problem_ids = set()
     step_numbers = []
     chosen_lengths = []
@@ -226,16 +243,10 @@ def step_pair_statistics(
         step_numbers.append(difference.step + 1)
         chosen_lengths.append(len(difference.chosen_step))
         rejected_lengths.append(len(difference.rejected_step))
-    n_pairs = len(step_numbers)
     return {
-        "pairs": n_pairs,
-        "problems": {"used": len(problem_ids), **problem_counts(scan_parquet(solutions))},
-        "solutions": {
-            **{reason: drop_counts[reason] for reason in DROP_REASONS},
-            # Most datasets contain no thinking.
-            **({"unclosed": drop_counts["unclosed"]} if drop_counts["unclosed"] else {}),
-            "not_corrected": n_errors - n_pairs,
-        },
+        "pairs": len(step_numbers),
+        "problems": {"used": len(problem_ids)},
+        "solutions": {},
         "first_error": _rounded_mean(step_numbers),
         "length": _step_length_statistics(chosen_lengths, rejected_lengths),
     }

@@ -90,17 +90,29 @@ def _no_pairs_message(solutions: pl.LazyFrame, source: Path, spec: PairSpec) -> 
 
 def pair_table(file: Path, spec: PairSpec) -> pa.Table:
     """Return the rows of ``pairs`` from one file of solutions."""
-    solutions = scan_rows("solutions", [file])
-    sides = solutions.with_row_index("row").select(
-        "row",
-        "problem_id",
-        "prompt",
-        id="solution_id",
-        text=pl.col("completions").list.join(""),
-        steps="completions",
-        rewards="step_rewards",
+    return join_pair_sides(file, choose_pairs(scan_rows("solutions", [file]), spec))
+
+
+def join_pair_sides(file: Path, pairs: pl.LazyFrame) -> pa.Table:
+    """Return the rows of ``pairs`` with both sides.
+
+    Args:
+        file: A file of solutions.
+        pairs: Columns ``chosen`` and ``rejected``, which are row numbers in this file.
+    """
+    sides = (
+        scan_rows("solutions", [file])
+        .with_row_index("row")
+        .select(
+            "row",
+            "problem_id",
+            "prompt",
+            id="solution_id",
+            text=pl.col("completions").list.join(""),
+            steps="completions",
+            rewards="step_rewards",
+        )
     )
-    pairs = choose_pairs(solutions, spec)
     pairs = pairs.rename({"chosen": "chosen_row", "rejected": "rejected_row"})
     pairs = pairs.with_row_index("order")
     for side in ("chosen", "rejected"):
@@ -236,6 +248,8 @@ STAGES.register(
         "incorrect solution with a reward below {{ threshold }}, and the corresponding step of a "
         "correct continuation: {{ sampling.n }} continuations by {{ model.name | code }} at "
         "{{ model.revision | code }}, temperature {{ sampling.temperature }}"
+        '{% elif style is defined and style == "imported" %}the chosen and the rejected step of '
+        "each imported row, after the same steps"
         '{% else %}{{ top }} best {{ "correct" if require_outcome else "by reward" }} × {{ top }} '
         'worst {{ "incorrect" if require_outcome else "by reward" }}, by the {{ aggregate }} of '
         "the step rewards{% endif %} |",

@@ -121,12 +121,12 @@ class StepPairStage(BasePairStage):
                 draft.add_pairs(partial(self._pair_table, grade_continuations, segmenter))
             cost = sampler.record_cost(run, draft.manifest)
         counts = step_pair_statistics(draft.current_files("pairs"), files, self.pair_spec)
-        draft.set_pair_stats(PairStats.model_validate({**counts, "resampled": cost}))
         if not counts["pairs"]:
             raise InputError(
                 f"{draft.parent_root}: none of {cost.continuations} continuations of "
                 f"{cost.prefixes} prefixes is correct. Sample more with `continuations`."
             )
+        draft.set_pair_stats(PairStats.model_validate({**counts, "resampled": cost}))
 
     def _prefixes_to_continue(self, files: Sequence[Path]) -> Iterator[Prefix]:
         """Yield the prefix before each first error."""

@@ -91,7 +91,8 @@ class PreferenceLoss:
     options: tuple[str, ...] = ("beta",)  #: Names of the options that the loss reads.
     uses_rewards: bool = False  #: Whether pairs need step rewards.
     uses_reference: bool = True  #: Whether the loss needs log-probabilities of the reference.
-    #: Whether both solutions of a pair end with the first step in which they differ.
+    #: Whether both solutions of a pair end with the first step in which they differ, without an
+    #: end-of-sequence token.
     ends_at_first_difference: bool = False
     step_weights: StepWeights | None = None  #: Weights of the steps; None for other forms.
     token_weights: TokenWeights | None = None  #: Weights of the tokens; None for other forms.

@@ -31,9 +31,12 @@ class PairedSolution:
     rewards: tuple[float, ...]  #: The reward of each step.
     ends_with_eos: bool = True  #: Whether an end-of-sequence token follows the last step.
 
-    def truncate(self, count: int) -> Self:
-        """Return the first ``count`` steps, without an end-of-sequence token if steps are lost."""
-        if count >= len(self.steps):
+    def end_at_step(self, count: int) -> Self:
+        """Return the first ``count`` steps without an end-of-sequence token, as in Step-DPO's code.
+
+        A solution with fewer steps differs by its end, so it keeps the token.
+        """
+        if count > len(self.steps):
             return self
         return replace(
             self, steps=self.steps[:count], rewards=self.rewards[:count], ends_with_eos=False
@@ -91,10 +94,18 @@ def open_pairs(
 
     Raises:
         InputError: if ``data`` has no such pairs, or ``loss`` weights steps by the rewards of an
-            outcome reward model.
+            outcome reward model, or ``loss`` trains the end of imported pairs.
     """
     pairs = open_data(data, pair_rows(loss), allow_benchmark=allow_benchmark)
     for source in pairs.sources:
+        has_ended_sides = source.manifest and source.manifest.spec.has_imported_pairs
+        if has_ended_sides and not loss.ends_at_first_difference:
+            raise InputError(
+                f"the imported pairs of {source.name} end with the step that differs, and the loss "
+                f"{loss.name} would teach the policy to stop there. Use `loss=step-dpo`.",
+                field="loss",
+                value=loss.name,
+            )
         if loss.uses_rewards and source.manifest and source.manifest.spec.has_outcome_rewards:
             raise InputError(
                 f"{source.name} has the rewards of an outcome reward model, which was trained on "
@@ -184,7 +195,7 @@ def _read_sides(
         )
     if loss.ends_at_first_difference:
         n_steps = find_first_difference(row)[0] + 1
-        return chosen.truncate(n_steps), rejected.truncate(n_steps)
+        return chosen.end_at_step(n_steps), rejected.end_at_step(n_steps)
     return chosen, rejected
 
 

@@ -32,6 +32,8 @@ from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.exchange.formats import get_step_label_format
+from fsdpo_data.exchange.step_label_import import import_dataset
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import MODELS
 from fsdpo_data.problems.hub_datasets import DATASETS
@@ -327,6 +329,29 @@ def test_full_step_dpo_recipes_use_the_settings_of_the_paper(name: str) -> None:
     assert train.batch_pairs == 64
     decoders = stage_options(recipe, "decoders")
     assert (decoders.k, decoders.b1, decoders.b2) == ((5, 15), 5, (1, 3))
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("step-dpo")])
+def test_step_dpo_recipes_use_the_published_pairs_and_settings(name: str) -> None:
+    recipe = RECIPES[name]
+    names = [stage.name for stage in recipe.stages if stage.name not in ("rows", "sft", "released")]
+    assert names == ["step-pairs", "train", "bench"]
+    pairs = stage_options(recipe, "step-pairs")
+    assert (str(pairs.file), pairs.source) == ("xinlai/Math-Step-DPO-10K", "step-dpo-10k")
+    assert pairs.template == "alpaca-newline"
+    train = stage_options(recipe, "train")
+    assert train.data == (pairs.out,)
+    assert (train.loss, train.lr, train.beta) == ("step-dpo", 5e-7, 0.5)
+    assert (train.schedule, train.warmup, train.epochs) == ("cosine", 0.1, 8)
+    assert train.shuffle == "pairs"
+
+
+def test_small_runs_have_pairs_of_the_published_format(tmp_path: Path) -> None:
+    [recipe] = load_recipes("metamath-mistral-step-dpo", smoke=True)
+    pairs = stage_options(recipe, "step-pairs")
+    label_format = get_step_label_format(pairs.source)
+    manifest, _ = import_dataset(ROOT / pairs.file, label_format, tmp_path, pairs.template)
+    assert manifest.rows.pairs == 16 and not manifest.quarantined
 
 
 def test_a_dry_run_shows_commands_and_the_papers_numbers() -> None:

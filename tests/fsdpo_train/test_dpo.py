@@ -482,6 +482,9 @@ def test_step_dpo_ends_with_the_first_difference() -> None:
         (("a", "b"), False),
         (("a", "x"), False),
     ]
+    last = base | {"chosen_steps": ["a", "b", "c"], "rejected_steps": ["a", "b", "x"]}
+    (group,) = group_by_prompt([("row 1", last)], PREFERENCE_LOSSES["step-dpo"])
+    assert [solution.ends_with_eos for solution in group.solutions] == [False, False]
     shorter = base | {
         "chosen_steps": ["a", "b"],
         "chosen_rewards": [0.5] * 2,
@@ -490,7 +493,7 @@ def test_step_dpo_ends_with_the_first_difference() -> None:
     (group,) = group_by_prompt([("row 1", shorter)], PREFERENCE_LOSSES["step-dpo"])
     assert [(solution.steps, solution.ends_with_eos) for solution in group.solutions] == [
         (("a", "b"), True),
-        (("a", "b", "c"), True),
+        (("a", "b", "c"), False),
     ]
     (group,) = group_by_prompt([("row 1", row)], PREFERENCE_LOSSES["dpo"])
     assert [len(solution.steps) for solution in group.solutions] == [3, 3]

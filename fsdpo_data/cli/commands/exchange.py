@@ -244,8 +244,8 @@ class ImportOptions(ImportOutputsOptions):
     r"""Import recorded responses or published step labels as a dataset.
 
     Responses (`outputs`) are split into steps, graded and labelled as in `build`. Step labels keep
-    their steps and labels, and no answer is graded. Unreadable rows go to another file, with
-    the reasons.
+    their steps and labels, and no answer is graded. Step-DPO's rows are also preference pairs.
+    Unreadable rows go to another file, with the reasons.
 
     Examples:
         Import recorded responses as a dataset:
@@ -267,6 +267,11 @@ class ImportOptions(ImportOutputsOptions):
         Import step labels for `fsdpo-train prm`:
 
             fsdpo-data import prm800k.jsonl --from prm800k --out runs/prm800k
+
+        Import the pairs of Step-DPO for `fsdpo-train dpo --loss step-dpo`:
+
+            fsdpo-data import xinlai/Math-Step-DPO-10K --from step-dpo-10k \
+              --template alpaca-newline --out runs/step-dpo-10k
 
         Import step labels of another format, by naming its fields:
 
@@ -410,16 +415,15 @@ def import_(options: ImportOptions) -> None:
         print_inspect_command(create_dataset(partial(run_import, options)))
         return
     out = Path(options.out)
-    source = Path(options.file)
     template = options.template or "problem"
     label_format = options.step_label_format()
     if out.suffix == ROWS_SUFFIX:
-        result = import_rows(source, label_format, out, template)
+        result = import_rows(options.file, label_format, out, template)
         quarantine_file = quarantine_path(out)
     else:
         with progress() as progress_bar:
             manifest, result = import_dataset(
-                source,
+                options.file,
                 label_format,
                 out,
                 template,
@@ -436,4 +440,8 @@ def import_(options: ImportOptions) -> None:
     typer.echo(f"dropped: {label_format.drops}")
     if result.quarantined:
         typer.echo(f"quarantined: {len(result.quarantined):,} rows, in {quarantine_file}")
-    print_next_command(["fsdpo-train", "prm", out, "--model", "MODEL", "--out", "runs/prm"])
+    if label_format.has_pairs and out.suffix != ROWS_SUFFIX:
+        training = ["dpo", out, "--loss", "step-dpo", "--model", "MODEL", "--out", "runs/policy"]
+    else:
+        training = ["prm", out, "--model", "MODEL", "--out", "runs/prm"]
+    print_next_command(["fsdpo-train", *training])

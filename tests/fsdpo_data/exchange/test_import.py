@@ -249,19 +249,21 @@ def test_step_dpo_exports_come_back_to_the_step_that_differs(tmp_path: Path) -> 
         ("Let's think step by step. \nStep 1:", ["Let's think step by step. \nStep 1: x"]),
         ("Let's think step by step. Step 1:", ["Let's think step by step. Step 1: x"]),
         ("Hm.\nStep 1: a\nb\nStep 2:", ["Hm.\nStep 1: a\nb\n", "Step 2: x"]),
-        ("Step 1: a\n", ["Step 1: a\n", "x"]),
-        ("", ["x"]),
+        ("Step 1: a\n", ["Step 1: a\n", " x"]),
+        ("", [" x"]),
+        ("\n", ["\n x"]),
+        ("Step 1: a \nStep 2:", ["Step 1: a \n", "Step 2: x"]),
     ],
 )
 def test_step_dpo_prefixes_as_published(tmp_path: Path, initial: str, steps: list[str]) -> None:
-    """Read all formats of the shared prefix; ignore the texts after the differing step."""
+    """Read all formats of the shared prefix unchanged; ignore the texts after the step."""
     row = {"dataset": "MATH_Rephrased", "prompt": "q", "initial_reason_steps": initial,
            "chosen": " x", "rejected": " y ", "full_chosen": " x\nz", "full_rejected": " y",
            "answer": "1"}  # fmt: skip
     source = write(tmp_path / "source.jsonl", row, {**row, "rejected": " \n"})
     result, (right, wrong) = run_import(source, "step-dpo-10k", tmp_path / "rows.jsonl")
     assert right["completions"] == steps
-    assert wrong["completions"] == [*steps[:-1], steps[-1].replace("x", "y")]
+    assert wrong["completions"] == [*steps[:-1], steps[-1].replace("x", "y ")]
     assert right["labels"] == [True] * len(steps)
     assert wrong["labels"] == [*right["labels"][:-1], False]
     assert right["problem"] == "q" and right["answer"] == "1"
@@ -279,9 +281,7 @@ def test_step_dpo_texts_as_published(shared: Path, tmp_path: Path) -> None:
     assert result.rows == 20 and result.steps == {True: 10, False: 10}
     for row, right, wrong in zip(rows, imported_rows[::2], imported_rows[1::2], strict=True):
         for side, solution in (("chosen", right), ("rejected", wrong)):
-            assert solution["completions"] == [
-                (initial["initial_reason_steps"] + row[side]).strip()
-            ]
+            assert solution["completions"] == [initial["initial_reason_steps"] + row[side]]
 
 
 def test_trl_rows_stay_as_they_are(shared: Path, tmp_path: Path) -> None:

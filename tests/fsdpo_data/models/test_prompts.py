@@ -32,6 +32,7 @@ QWEN2 = (
 )
 RENDERED = {
     "alpaca@1": ALPACA,
+    "alpaca-newline@1": ALPACA + "\n",
     "alpaca-cot@1": ALPACA + " Let's think step by step.",
     "alpaca-cot-step@1": ALPACA + "\nLet's think step by step.\nStep 1: ",
     "qwen2-boxed@1": QWEN2,
@@ -51,6 +52,7 @@ PLAIN = sorted(RENDERED)
 # Pinned: a template that renders anything else needs a new number, not a new digest.
 DIGESTS = {
     "alpaca@1": "971790e58914eb6a320d",
+    "alpaca-newline@1": "de01c21620cd6bd03dcd",
     "alpaca-cot@1": "afe3b89b722c8c2066bb",
     "alpaca-cot-step@1": "26b2502bb3b55f557019",
     "qwen2-boxed@1": "2e41beb4825c7b0467f2",

@@ -1,0 +1,41 @@
+"""The stage that pairs imported solutions, for formats whose rows are preference pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fsdpo_data.core.lazy import pa, pl
+from fsdpo_data.dataset.manifest_sections import PairStats
+from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.stage import DatasetDraft, Stage
+from fsdpo_data.pairs.checks import IMPORTED_STYLE
+from fsdpo_data.pairs.statistics import imported_pair_statistics
+from fsdpo_data.stages.pair import join_pair_sides
+
+
+@dataclass(frozen=True)
+class ImportedPairStage(Stage):
+    """Adds the ``pairs`` config: each imported row gave a chosen and then a rejected solution."""
+
+    spec_key = "pair"
+
+    def spec(self) -> Mapping[str, Any]:
+        """Return the origin of the pairs; the spec of the step labels has their format."""
+        return {"style": IMPORTED_STYLE}
+
+    def run(self, draft: DatasetDraft) -> None:
+        """Write one file of pairs per file of solutions."""
+        draft.add_pairs(_pair_neighbours)
+        counts = imported_pair_statistics(draft.current_files("pairs"))
+        draft.set_pair_stats(PairStats.model_validate(counts))
+
+
+def _pair_neighbours(file: Path) -> pa.Table:
+    """Return the pairs of the first and second solution, of the third and fourth, and so on."""
+    row = pl.col("row")
+    rows = scan_rows("solutions", [file]).with_row_index("row")
+    pairs = rows.select(chosen=row.gather_every(2), rejected=row.gather_every(2, offset=1))
+    return join_pair_sides(file, pairs)
