@@ -52,6 +52,7 @@ SMALLER = {
     "bench/gsm8k.jsonl": "{data}/benchmarks/gsm8k/test.jsonl",
     "http://HOST:8000/v1": "{server}",
     "--model NAME": "--model tiny",
+    "org/name": "o/name",  # the organisation that the Hub of the tests has
 }
 
 
