@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from fsdpo_data.core.command_line import command_parameters, make_options
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX
@@ -33,6 +33,7 @@ from fsdpo_data.models.resolve import ResolvedModel
 _PANEL = "Judge"
 #: A field in a message, in backquotes, such as `engine=openai`.
 _QUOTED_FIELD = re.compile(r"`(\w+)(=[^`]+)?`")
+_FILE_SUFFIX = ".toml"  #: Suffix of judge files.
 #: Keys of a judge file that differ from the names of the options.
 _KEYS = {
     "judge": "model",
@@ -66,28 +67,24 @@ class AnswerJudgeOptions(Options):
     ] = SamplerOptions()
     """Engine that runs the judge."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _read_judge_file(cls, values: Any) -> Any:
-        """Replace a judge file by the options in it."""
-        judge = values.get("judge") if isinstance(values, dict) else None
-        if isinstance(judge, str | Path) and str(judge).endswith(".toml"):
-            options = read_judge_file(Path(judge))
-            stated_names = options.model_fields_set
-            return {**values, **{name: getattr(options, name) for name in stated_names}}
-        return values
-
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
         super().model_post_init(context)
-        if self.judge is not None:
+        if self.judge is not None and not self.has_judge_file:
             self.judge_engine.check_model_options()
             return
         for name, info in AnswerJudgeOptions.model_fields.items():
-            if getattr(self, name) != info.default:
-                raise self.field_error(
-                    name, "the option needs a judge. Name its model with `judge`, or remove it."
-                )
+            if name == "judge" or getattr(self, name) == info.default:
+                continue
+            message = "the option needs a judge. Name its model with `judge`, or remove it."
+            if self.has_judge_file:
+                message = f"{self.judge} has all settings of the judge. Remove the option."
+            raise self.field_error(name, message)
+
+    @property
+    def has_judge_file(self) -> bool:
+        """Whether the settings of the judge are in a TOML file."""
+        return self.judge is not None and self.judge.endswith(_FILE_SUFFIX)
 
 
 def read_judge_file(file: Path) -> AnswerJudgeOptions:
@@ -110,7 +107,7 @@ def read_judge_file(file: Path) -> AnswerJudgeOptions:
                 f"{file}: {key} is no key of a judge.{suggest_names(key, names_by_key)} Expected "
                 f"{', '.join(names_by_key)}."
             )
-    if str(table.get("model", ".toml")).endswith(".toml"):
+    if str(table.get("model", _FILE_SUFFIX)).endswith(_FILE_SUFFIX):
         raise InputError(f"{file}: expected the key model, with the name of a model.")
     values = {names_by_key[key]: value for key, value in table.items()}
     try:
@@ -182,9 +179,12 @@ def resolve_answer_judge(options: AnswerJudgeOptions) -> AnswerJudge | None:
     """Resolve the judge of options; None without a judge.
 
     Raises:
-        InputError: if the model, the format or its prompt does not exist.
+        InputError: if the model, the format or its prompt does not exist, or the file of the judge
+            cannot be used.
         UnavailableError: if the engine is not installed, or the Hub cannot be reached.
     """
+    if options.has_judge_file:
+        options = read_judge_file(Path(str(options.judge)))
     if options.judge is None:
         return None
     name = options.judge

@@ -629,7 +629,7 @@ def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) 
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(InputError, match="the file is empty; the loss full-step needs"):
         dpo.train_dpo(config(policy, tmp_path / "empty.jsonl", tmp_path / "out"))
-    with pytest.raises(InputError, match="expected a dataset with pairs"):
+    with pytest.raises(InputError, match="Expected a dataset with pairs"):
         open_pairs([tmp_path / "nowhere"], PREFERENCE_LOSSES["dpo"])
     with pytest.raises(InputError, match="optim = 'adam': expected one of adamw_torch"):
         dpo.train_dpo(config(policy, data, tmp_path / "a", optim="adam"))

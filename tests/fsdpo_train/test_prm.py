@@ -388,7 +388,7 @@ def test_one_class_is_refused(policy: Path, tmp_path: Path, labels: bool, kind: 
     rows = [row for row in stepwise_rows() if row["labels"][0] is labels]
     with pytest.raises(InputError, match=f"step labels are {kind}, so there is nothing to learn"):
         prm.train_prm(config(policy, write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "prm"))
-    assert [file.name for file in (tmp_path / "prm").iterdir()] == [".lock"]
+    assert not (tmp_path / "prm").exists()
 
 
 @pytest.mark.parametrize("balance", [True, False])
@@ -417,12 +417,12 @@ def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) 
         InputError, match=r"other\.jsonl': the columns completions, labels are missing; .* prompt"
     ):
         train(data=tmp_path / "other.jsonl")
-    with pytest.raises(InputError, match=r"expected a dataset with solutions, a \.jsonl"):
+    with pytest.raises(InputError, match=r"Expected a dataset with solutions, a \.jsonl"):
         train(data=tmp_path / "nowhere")
     long = [{"prompt": "p", "completions": ["x" * 500], "labels": [share]} for share in (0, 1)]
     with pytest.raises(InputError, match="2 solutions exceed 256 tokens in their first step"):
         train(data=write_rows(tmp_path / "long.jsonl", long))
-    with pytest.raises(InputError, match="nothing': expected a model directory"):
+    with pytest.raises(InputError, match="nothing': no such file or directory"):
         train(model="./nothing")
     with pytest.raises(InputError, match="samples and only_mixed choose from a sealed"):
         train(only_mixed=True)
@@ -436,7 +436,7 @@ def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) 
         train(lora=4, deepspeed="zero3")
     with pytest.raises(UnavailableError, match="report_to = 'nobody'"):
         train(report_to="nobody")
-    assert [file.name for file in (tmp_path / "prm").iterdir()] == [".lock"]
+    assert not (tmp_path / "prm").exists()
 
 
 def test_a_reward_model_is_refused_as_a_policy(policy: Path, data: Path, tmp_path: Path) -> None:

@@ -307,8 +307,8 @@ def select_tasks(suite: str | None, names: Sequence[str] = ()) -> list[Task]:
     if suite is None and not names:
         raise InputError(
             "no benchmark is named. Set `task` or `suite`, such as `suite=smoke`, which needs no "
-            "download, or `suite=all`, the nine benchmarks of the paper. `fsdpo-bench tasks` lists "
-            "all of them."
+            "download, or `suite=all`, the nine benchmarks of Full-Step-DPO. `fsdpo-bench tasks` "
+            "lists all of them."
         )
     if suite is not None and suite not in suites():
         raise _unknown_task_error("suite", suite, suites())

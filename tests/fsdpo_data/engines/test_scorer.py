@@ -193,7 +193,7 @@ def test_a_model_with_another_head_is_refused(policy: Path, tmp_path: Path) -> N
         (tmp_path / "config.json").write_text(json.dumps({**config, "architectures": damaged}))
         with pytest.raises(FsdpoError, match="Expected "):
             resolve_prm(str(tmp_path))
-    with pytest.raises(InputError, match=r"prm = '\./nothing': expected a model directory"):
+    with pytest.raises(InputError, match=r"prm = '\./nothing': no such file or directory"):
         resolve_prm("./nothing")
 
 

@@ -23,7 +23,7 @@ from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.summary import summary_rows
-from fsdpo_data.engines.answer_judge import AnswerJudge, resolve_answer_judge
+from fsdpo_data.engines.answer_judge import AnswerJudge, read_judge_file, resolve_answer_judge
 from fsdpo_data.engines.answer_judge_formats import get_answer_judge_format
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE
@@ -350,13 +350,15 @@ def test_an_error_in_a_judge_file_names_file_and_key(
     file = tmp_path / "judge.toml"
     file.write_text(text)
     with pytest.raises(InputError) as error:
-        AnswerJudgeOptions(judge=str(file))
+        resolve_answer_judge(AnswerJudgeOptions(judge=str(file)))
     assert str(error.value).startswith(str(file)) and message in str(error.value)
 
 
-def test_a_judge_file_is_read_into_the_options_of_python(tmp_path: Path) -> None:
+def test_a_judge_file_has_the_options_of_python(tmp_path: Path) -> None:
     judge = judge_file(tmp_path, engine="openai", base_url="http://h/v1", max_tokens=9)
-    assert AnswerJudgeOptions(judge=judge) == AnswerJudgeOptions(
+    with pytest.raises(InputError, match=r"judge_max_tokens = 8: .* has all settings"):
+        AnswerJudgeOptions(judge=judge, judge_max_tokens=8)
+    assert read_judge_file(Path(judge)) == AnswerJudgeOptions(
         judge="tiny",
         judge_max_tokens=9,
         judge_engine=SamplerOptions(
