@@ -23,6 +23,7 @@ from fsdpo_data.exchange.formats import get_step_label_format
 from fsdpo_data.exchange.step_label_import import import_dataset
 from fsdpo_data.problems.hub_datasets import HubConfigRows
 from fsdpo_data.publish.push import RemoteState, plan_push
+from fsdpo_data.stages import sample
 
 STEP_DPO = get_step_label_format("step-dpo-10k")
 
@@ -72,6 +73,18 @@ def test_the_pairs_of_a_problem_may_be_apart(tmp_path: Path) -> None:
     ]
 
 
+def test_each_file_of_solutions_has_a_file_of_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sample, "SHARD_SOLUTIONS", 2)
+    manifest, pairs = import_pairs(tmp_path)
+    assert [entry.rows for entry in manifest.config_files("solutions")] == [4, 2, 2]
+    assert [entry.rows for entry in manifest.config_files("pairs")] == [2, 1, 1]
+    assert [pair["rejected"] for pair in pairs] == [
+        row["initial_reason_steps"] + row["rejected"] for row in STEP_DPO_ROWS
+    ]
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
@@ -93,8 +106,8 @@ def test_broken_rows_are_quarantined(tmp_path: Path, fields: dict[str, Any], rea
 
 
 def test_the_ten_published_rows_are_pairs(shared: Path, tmp_path: Path) -> None:
-    sample = shared / "data/train/math_step_dpo_10k/sample_10_rows_3_fields.jsonl"
-    texts = [json.loads(line) for line in sample.read_text().splitlines()]
+    file = shared / "data/train/math_step_dpo_10k/sample_10_rows_3_fields.jsonl"
+    texts = [json.loads(line) for line in file.read_text().splitlines()]
     start = "Let's think step by step. \nStep 1:"
     rows = [
         step_dpo_row(row["prompt"], start, row["chosen"], row["rejected"], "?") for row in texts
