@@ -182,7 +182,7 @@ def test_batches_have_items_of_similar_length_within_the_budget() -> None:
 
 
 def test_a_model_with_another_head_is_refused(policy: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has Qwen2ForCausalLM\. Expected"):
+    with pytest.raises(InputError, match=r"is a language model .Qwen2ForCausalLM."):
         resolve_prm(str(policy))
     three = transformers.AutoModelForTokenClassification.from_pretrained(policy, num_labels=3)
     three.save_pretrained(tmp_path)
