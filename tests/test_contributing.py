@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from helpers import stage_counts, stage_options
 from hub_server import TOKEN, client_env, running_hub
 from paired_data import paired_dataset
 from random_model import save_random_model
@@ -103,9 +104,9 @@ def test_a_sampler_and_a_scorer(run: Run, tmp_path: Path) -> None:
     (prm / "config.json").write_text(json.dumps({**config, "num_labels": 1}))
     run("fsdpo_data", "score", built, "--prm", prm, "--engine", "short", "--out", scored)
     manifest = json.loads((scored / "manifest.json").read_text())
-    assert manifest["spec"]["engine"]["name"] == "parrot"
-    assert manifest["spec"]["score"]["engine"]["name"] == "short"
-    assert manifest["rewards"]["scored"] == 6
+    assert stage_options(manifest, "sample")["engine"]["name"] == "parrot"
+    assert stage_options(manifest, "score")["engine"]["name"] == "short"
+    assert stage_counts(manifest, "score")["scored"] == 6
     assert "parrot" in run("fsdpo_data", "build", "--help")
 
 
@@ -120,9 +121,9 @@ def test_a_sampler_and_a_scorer_of_a_plugin(run: Run, tmp_path: Path) -> None:
     line = ["--prm", prm, "--engine", "first-step", "--out", scored]
     run("fsdpo_data", "score", built, *plugin, *line)
     manifest = json.loads((scored / "manifest.json").read_text())
-    assert manifest["spec"]["engine"]["name"] == "macaw"
-    assert manifest["spec"]["score"]["engine"]["name"] == "first-step"
-    assert manifest["rewards"]["scored"] == 6
+    assert stage_options(manifest, "sample")["engine"]["name"] == "macaw"
+    assert stage_options(manifest, "score")["engine"]["name"] == "first-step"
+    assert stage_counts(manifest, "score")["scored"] == 6
 
 
 def test_a_benchmark(run: Run, tmp_path: Path) -> None:
@@ -159,8 +160,8 @@ def test_a_stage(run: Run, built: Path, tmp_path: Path) -> None:
     printed = run("fsdpo_data", "brevity", built, "--words", 2, "--out", brief)
     assert f"next: fsdpo-data inspect {brief}" in printed
     manifest = json.loads((brief / "manifest.json").read_text())
-    assert manifest["spec"]["brevity"] == {"words": 2}
-    assert manifest["rewards"]["scored"] == 6
+    assert stage_options(manifest, "brevity") == {"words": 2}
+    assert stage_counts(manifest, "brevity")["scored"] == 6
     card = (brief / "README.md").read_text()
     assert "| step rewards | 1 up to 2 words per step, then lower |" in card
     files = {file: file.read_bytes() for file in brief.rglob("*") if file.is_file()}
@@ -408,8 +409,8 @@ def test_losses_a_reward_model_and_a_search(run: Run, paired_data: Path, tmp_pat
         text = (folder / "README.md").read_text()
         assert loss in text, text
     manifest = json.loads((scored / "manifest.json").read_text())
-    assert manifest["spec"]["score"]["prm_format"]["name"] == "my-prm"
-    assert manifest["rewards"]["scored"] == manifest["rows"]["solutions"]
+    assert stage_options(manifest, "score")["prm_format"]["name"] == "my-prm"
+    assert stage_counts(manifest, "score")["scored"] == manifest["rows"]["solutions"]
     results = json.loads((bench / "results.json").read_text())
     assert {*results["tasks"]["sums"]["decoders"]} == {"bon@2:median", "sbs@2,1"}
     record = json.loads((bench / "records/sums.jsonl").read_text())
@@ -434,8 +435,8 @@ def test_a_model_and_a_dataset_of_the_hub(run: Run, tmp_path: Path) -> None:
         out = ["--samples", 1, "--max-tokens", 16, "--out", tmp_path / "out"]
         run("fsdpo_data", *line, *out, **environment)
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
-    assert manifest["spec"]["model"]["name"] == "my-org/my-model"
-    assert manifest["spec"]["template"]["name"] == "plain-question@1"
+    assert stage_options(manifest, "sample")["model"]["name"] == "my-org/my-model"
+    assert stage_options(manifest, "sample")["template"]["name"] == "plain-question@1"
     assert "my-org/my-problems" in json.dumps(manifest)
 
 

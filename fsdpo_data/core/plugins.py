@@ -14,10 +14,11 @@ import os
 import pkgutil
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import InputError
 
@@ -33,7 +34,8 @@ _PROGRAM_PREFIX = "fsdpo_"
 GROUP_PREFIX = "fsdpo."
 
 
-class PluginRef(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class PluginRef:
     """The identity of a loaded plug-in, as manifests record it."""
 
     module: str  #: Name of the module.

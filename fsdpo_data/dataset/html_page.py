@@ -9,6 +9,12 @@ from fsdpo_cards.problem_list import OUTCOME_MARKS, Mark, Marks, ProblemList, sh
 from fsdpo_cards.render import format_token_count
 
 from fsdpo_data.core.row_files import summarize_list
+from fsdpo_data.dataset.build_records import (
+    PROBLEMS_STAGE,
+    SAMPLE_STAGE,
+    ProblemsRecord,
+    SampleRecord,
+)
 from fsdpo_data.dataset.card import distributions
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import other_values, parse_metadata, shown_labels
@@ -57,8 +63,11 @@ def dataset_page(
 
 def page_title(manifest: Manifest) -> str:
     """Return the title of a dataset's page: the model, the sources and the number of solutions."""
-    sources = summarize_list(list(dict.fromkeys(source.name for source in manifest.spec.sources)))
-    return f"{manifest.spec.model.name} on {sources} · {manifest.rows.solutions:,} solutions"
+    problems = manifest.get(PROBLEMS_STAGE, ProblemsRecord)
+    model = manifest.get(SAMPLE_STAGE, SampleRecord).options.model
+    names = dict.fromkeys(source.name for source in problems.options.sources)
+    sources = summarize_list(list(names))
+    return f"{model.name} on {sources} · {manifest.rows.solutions:,} solutions"
 
 
 def _add_problem(problem_list: ProblemList, row: Row, gamma: float) -> None:

@@ -24,16 +24,16 @@ def solution_author(
     return ModelRef(options.model_name or title or UNKNOWN, UNKNOWN)
 
 
-def recording_entry(options: ReplayOptions, *, is_model_named: bool) -> dict[str, str]:
-    """Return the digest of a recording whose model has an unknown revision, for the spec.
+def recording_digest(options: ReplayOptions, *, is_model_named: bool) -> str | None:
+    """Return the digest of a recording whose model has an unknown revision; None for others.
 
     It separates the recordings of different models. A recording of a known model gives the same
-    solutions as the model itself, so the spec is that of sampling.
+    solutions as the model itself, so its manifest is that of sampling.
     """
     replay = options.engine.replay
     if replay is None or _is_written_by(options, is_model_named=is_model_named):
-        return {}
-    return {"recording": f"sha256:{file_sha256(Path(replay))}"}
+        return None
+    return f"sha256:{file_sha256(Path(replay))}"
 
 
 def _is_written_by(options: ReplayOptions, *, is_model_named: bool) -> bool:

@@ -11,6 +11,7 @@ from fsdpo_data.core.errors import InputError, unknown_name_error
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.dataset.build_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage
@@ -129,7 +130,7 @@ def read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str,
             "problem_id", question="question", source="source", gold="answer"
         )
     )
-    model = pl.lit(manifest.spec.model.name).alias("model")
+    model = pl.lit(manifest.get(SAMPLE_STAGE, SampleRecord).options.model.name).alias("model")
     for file in manifest.config_paths(root, config):
         frame = collect_rows(scan_rows(config, [file])).with_columns(model)
         joined = frame.join(problems, on="problem_id", how="left", maintain_order="left")

@@ -9,7 +9,7 @@ import json
 import tempfile
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -18,11 +18,29 @@ import orjson
 
 from fsdpo_data.core.entities import UNGRADED, Problem, Solution
 from fsdpo_data.core.files import store_errors, write_atomic
-from fsdpo_data.core.identity import ModelRef, SourceRef, digest, file_sha256, to_json_values
+from fsdpo_data.core.identity import EngineRef, ModelRef, SourceRef, file_sha256
 from fsdpo_data.core.jsonl_log import encode_line
-from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec, sampling_id, solution_id
-from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import FileEntry, StepLabelStats
+from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec, solution_id
+from fsdpo_data.dataset.build_records import (
+    GRADE_STAGE,
+    NO_GRADER,
+    SAMPLE_STAGE,
+    GradeCounts,
+    GradeRecord,
+    GradeSettings,
+    SampleRecord,
+    SampleSettings,
+    make_manifest,
+    problem_record,
+)
+from fsdpo_data.dataset.card import dataset_card
+from fsdpo_data.dataset.manifest import (
+    FileEntry,
+    Manifest,
+    StageCounts,
+    StageRecord,
+    read_manifest,
+)
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, lock_run_directory
 from fsdpo_data.dataset.schema import digest_bytes, problems_table, to_table, write_parquet
 from fsdpo_data.dataset.stage import seal_dataset
@@ -36,11 +54,16 @@ from fsdpo_data.exchange.importing import (
 )
 from fsdpo_data.exchange.step_label_readers import LabelledSolution, StepLabelReader
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
+from fsdpo_data.stages.import_labels import (
+    IMPORT_STAGE,
+    ImportCounts,
+    ImportRecord,
+    ImportSettings,
+)
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 SHARD_SOLUTIONS = 100_000  #: Number of solutions after which a file of solutions ends.
 ENGINE = "step-labels"  #: Name in the manifest in place of the engine that sampled the solutions.
-NO_GRADER = "none"  #: Name in the manifest in place of a grader.
 
 
 @dataclass(slots=True)
@@ -115,41 +138,46 @@ def import_dataset(
         if spool.is_rendered:
             prompt_template = RECORDED_TEMPLATE
         sampling = SamplingSpec(n=max(map(len, spool.offsets.values())))
-        model = ModelRef(UNKNOWN, UNKNOWN)
-        spec = to_json_values(
-            {
-                "model": model,
-                "sources": [SourceRef(source.name, revision, "train")],
-                "problems": {"count": len(spool.problems), "digest": digest([*spool.problems])},
-                "template": prompt_template.manifest_entry(),
-                "sampling": _unknown_sampling(sampling),
-                "engine": {"name": ENGINE, "dtype": UNKNOWN, "recording": revision},
-                "segmenter": UNKNOWN,
-                "grader": NO_GRADER,
-                "labels": OUTCOME_LABELS,
-                "step_labels": {
-                    "format": name,
-                    "meaning": reader.label_meaning,
-                    "drops": reader.drops,
-                },
-            }
+        settings = SampleSettings(
+            model=ModelRef(UNKNOWN, UNKNOWN),
+            template=prompt_template.ref,
+            sampling=sampling,
+            unknown_fields=("temperature", "top_p", "max_tokens", "seed"),
+            engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=revision),
+            segmenter=UNKNOWN,
         )
-        with lock_run_directory(out, spec, resume=resume):
+        reasons = Counter(row["reason"].partition(":")[0] for row in result.quarantined)
+        sources = [SourceRef(source.name, revision, "train")]
+        records: list[StageRecord[Any, Any]] = [
+            problem_record(sources, list(spool.problems.values()), reasons),
+            SampleRecord(name=SAMPLE_STAGE, options=settings, counts=StageCounts()),
+            GradeRecord(
+                name=GRADE_STAGE,
+                options=GradeSettings(grader=NO_GRADER, labels=OUTCOME_LABELS),
+                writes=["outcome"],
+                counts=GradeCounts(),
+            ),
+            ImportRecord(
+                name=IMPORT_STAGE,
+                options=ImportSettings(
+                    format=name, meaning=reader.label_meaning, drops=reader.drops
+                ),
+                writes=["step_labels"],
+                counts=ImportCounts(
+                    rows=result.read, right=result.steps[True], wrong=result.steps[False]
+                ),
+            ),
+        ]
+        config = {"stages": {record.name: record.options for record in records}}
+        with lock_run_directory(out, config, resume=resume):
             if not (out / MANIFEST_FILE).exists():
-                series = sampling_id(model, prompt_template.digest, sampling, revision)
-                _seal(out, spec, spool, series=series, result=result)
+                _seal(out, records, spool, series=settings.sampling_id, result=result)
             return read_manifest(out), result
-
-
-def _unknown_sampling(sampling: SamplingSpec) -> dict[str, Any]:
-    """Return the sampling section of solutions whose sampling is unknown."""
-    unknown_names = ("temperature", "top_p", "max_tokens", "seed")
-    return sampling.to_json_values() | dict.fromkeys(unknown_names, UNKNOWN)
 
 
 def _seal(
     out: Path,
-    spec: Mapping[str, Any],
+    records: Sequence[StageRecord[Any, Any]],
     spool: _Spool,
     *,
     series: str,
@@ -176,15 +204,7 @@ def _seal(
             text_digest.update(digest_bytes(solution.text))
         write_parquet(to_table("solutions", solutions), out / path)
         files.append(FileEntry.from_file(out, path, len(solutions), text_digest.hexdigest()))
-    reasons = Counter(row["reason"].partition(":")[0] for row in result.quarantined)
-    manifest = make_manifest(spec, files, tally, quarantined=reasons)
-    manifest.step_labels = StepLabelStats(
-        rows=result.read,
-        steps=result.steps.total(),
-        right=result.steps[True],
-        wrong=result.steps[False],
-    )
-    seal_dataset(out, manifest)
+    seal_dataset(out, make_manifest(records, files, tally), dataset_card)
 
 
 def _shard_problems(offsets: Mapping[str, "array[int]"]) -> Iterator[list[str]]:

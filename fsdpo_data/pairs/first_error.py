@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fsdpo_data.core.entities import MODEL_FAILURES, Solution
+from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.parquet_files import read_table_batches
 
@@ -29,6 +30,13 @@ class StepPairSpec(Options):
     threshold: Annotated[float, Option(exclusive_min=0, max=1)] = 0.5
     max_pairs: Annotated[int | None, Option(min=1)] = None
     allow_unclosed: bool = False
+
+
+class StepPairSettings(FileModel):
+    """The options of a manifest with Step-DPO pairs, as far as the pairs alone tell them."""
+
+    style: Literal["step-dpo"]  #: Separates these options from a ``PairSpec``.
+    pairs: StepPairSpec  #: The options that select the first errors.
 
 
 @dataclass(frozen=True, slots=True)

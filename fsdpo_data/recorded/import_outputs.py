@@ -20,13 +20,14 @@ from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import store_errors
-from fsdpo_data.core.identity import ModelRef, SourceRef, text_key
+from fsdpo_data.core.identity import EngineRef, ModelRef, SourceRef, text_key
 from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.core.options import Group, Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SourceRow, data_files, read_records, replace_surrogates
 from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
+from fsdpo_data.dataset.build_records import GradeSettings, SampleSettings
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.engines.options import Resume, Workers
 from fsdpo_data.engines.samplers.replay import BaseReplaySampler
@@ -55,12 +56,15 @@ from fsdpo_data.recorded.formats import (
     unknown_format_message,
 )
 from fsdpo_data.recorded.step_scores import ScoredSteps, UnusableResponseError, read_steps
-from fsdpo_data.stages.sample import RECORDED_STEPS, BuildJob, BuildSpec, build
+from fsdpo_data.stages.sample import RECORDED_STEPS, BuildJob, build
+from fsdpo_data.stages.score import ScoreSettings
+from fsdpo_data.steps.rewards import OUTCOME_LABELS
 from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
 
 log = logging.getLogger(__name__)
 
 _OUTPUTS_PANEL = "Outputs"
+ENGINE = "outputs"  #: Name in the manifest in place of the engine that sampled the solutions.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,11 +170,18 @@ def run_import(options: ImportOutputsOptions, progress: Progress) -> tuple[Path,
             raise InputError(_no_outputs_message(options, reader))
         for warning in reader.warnings():
             log.warning(warning)
-        spec = _build_spec(options, reader, files)
-        source = ProblemSet(reader.problems, list(spec.sources), reader.quarantined)
+        revision = files_revision(files)
+        outputs_source = SourceRef(Path(options.file).name, revision, options.split)
+        sources = reader.gold_problems.source_refs or [outputs_source]
         job = BuildJob(
-            spec=spec,
-            source=source,
+            sampling=_sample_settings(options, reader, revision),
+            grading=GradeSettings(
+                grader=get_grader().version,
+                labels=OUTCOME_LABELS,
+                grade_thinking=options.grade_thinking,
+            ),
+            scoring=_score_settings(options, revision) if reader.has_scores else None,
+            source=ProblemSet(reader.problems, sources, reader.quarantined),
             make_sampler=lambda: reader.sampler,
             workers=options.workers,
             render_prompt=reader.recorded_prompt,
@@ -187,33 +198,29 @@ def _no_outputs_message(options: ImportOutputsOptions, reader: "_OutputReader") 
     return message
 
 
-def _build_spec(
-    options: ImportOutputsOptions, reader: "_OutputReader", files: Sequence[Path]
-) -> BuildSpec:
-    """Return the spec of the dataset, after all files are read."""
-    revision = files_revision(files)
-    outputs_source = SourceRef(Path(options.file).name, revision, options.split)
+def _sample_settings(
+    options: ImportOutputsOptions, reader: "_OutputReader", revision: str
+) -> SampleSettings:
+    """Return the settings of the samples, after all files are read."""
     segmenter = segmenter_name(options.segmenter or "auto")
     if reader.has_recorded_steps and options.segmenter is None:
         segmenter = RECORDED_STEPS
-    score: dict[str, Any] = {}
-    if reader.has_scores:
-        score_revision = files_revision([options.scores]) if options.scores else revision
-        score = {
-            "prm": asdict(ModelRef(options.prm_name, UNKNOWN)),
-            "engine": {"name": "outputs", "dtype": UNKNOWN, "recording": score_revision},
-        }
-    return BuildSpec(
+    return SampleSettings(
         model=ModelRef(options.model_name or reader.model_name(), UNKNOWN),
-        sources=tuple(reader.gold_problems.source_refs) or (outputs_source,),
-        template=reader.template,
+        template=reader.template.ref,
         sampling=SamplingSpec(n=reader.sampler.max_samples, **options.sampling.values),
-        engine={"name": "outputs", "dtype": UNKNOWN, "recording": revision},
-        segmenter=segmenter,
-        grader=get_grader().version,
         unknown_fields=options.sampling.unknown_fields,
-        grade_thinking=options.grade_thinking,
-        score=score,
+        engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=revision),
+        segmenter=segmenter,
+    )
+
+
+def _score_settings(options: ImportOutputsOptions, revision: str) -> ScoreSettings:
+    """Return the settings of the step scores; ``revision`` is that of the outputs."""
+    score_revision = files_revision([options.scores]) if options.scores else revision
+    return ScoreSettings(
+        prm=ModelRef(options.prm_name, UNKNOWN),
+        engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=score_revision),
     )
 
 

@@ -8,30 +8,31 @@ several solutions share is continued once.
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from fsdpo_data.answers import Grader
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.cost import ContinuationCounts, Cost
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Outcome, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
-from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
+from fsdpo_data.core.file_model import FileModel
+from fsdpo_data.core.identity import ID_VERSION, EngineRef, ModelRef, digest
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.options import Group, Option, Options
 from fsdpo_data.core.parquet_files import read_table_batches
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import (
-    UNKNOWN,
-    DeclaredSampling,
-    SamplingSpec,
-    Seed,
-    add_tokens,
+from fsdpo_data.core.sampling import DeclaredSampling, SamplingSpec, Seed, add_tokens
+from fsdpo_data.dataset.build_records import (
+    GRADE_STAGE,
+    SAMPLE_STAGE,
+    GradeRecord,
+    SampleRecord,
 )
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, ContinuationStats
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import DatasetDraft
 from fsdpo_data.engines.load import load_selected_sampler
@@ -100,13 +101,21 @@ def list_step_prefixes(files: Iterable[Path]) -> Iterator[Prefix]:
                     yield from step_prefixes(row["prompt"], row["completions"])
 
 
+class ContinuationSettings(FileModel):
+    """Everything that determines continuations of solution prefixes."""
+
+    model: ModelRef  #: The model that continues.
+    sampling: SamplingSpec  #: Sampling settings; ``n`` is the number of continuations.
+    engine: EngineRef  #: The engine that ran the model.
+
+
 @dataclass(frozen=True)
 class ContinuationSampler:
     """A model and its sampling parameters, ready to continue prefixes."""
 
     model: ModelRef  #: The model that continues.
     sampling: SamplingSpec  #: Sampling parameters; ``n`` is the number of continuations.
-    engine: Mapping[str, str]  #: Name of the engine and precision of the weights, for the spec.
+    engine: EngineRef  #: The engine that runs the model.
     #: Loads the sampler. Called only if samples are missing, because loading a model is slow.
     make_sampler: Callable[[], Sampler]
     batch_size: int = 256  #: Prefixes per call of the sampler.
@@ -114,13 +123,10 @@ class ContinuationSampler:
     #: When the sampling stops because of prompts that the engine refuses.
     failure_policy: FailurePolicy = STOP_AT_FIRST
 
-    def spec(self) -> dict[str, Any]:
-        """Return everything that decides the continuations, as plain values."""
-        return {
-            "model": asdict(self.model),
-            "sampling": self.sampling.to_json_values(),
-            "engine": dict(self.engine),
-        }
+    @property
+    def settings(self) -> ContinuationSettings:
+        """Everything that decides the continuations."""
+        return ContinuationSettings(model=self.model, sampling=self.sampling, engine=self.engine)
 
     @property
     def id(self) -> str:
@@ -167,7 +173,9 @@ class ContinuationSampler:
         """Open the run in ``folder`` of the new dataset, or create it."""
         config = {"sampling": self.sampling.to_json_values(), "model": asdict(self.model)}
         # The config of the draft's directory covers this folder, so its run has the same spec.
-        with RunDir.open(draft.root / folder, config, resume=True) as run:
+        with RunDir.open(
+            draft.root / folder, config, n_samples=self.sampling.n, resume=True
+        ) as run:
             yield run
 
     def open_failures(self, run: RunDir) -> FailureLog:
@@ -216,41 +224,35 @@ class ContinuationSampler:
 
         ``n_prefixes`` is the number of prefixes to grade; None for all prefixes of the run.
         """
-        spec = draft.manifest.spec
+        grading = draft.manifest.get(GRADE_STAGE, GradeRecord).options
         problems = read_problems(draft.current_files("problems"))
         if n_prefixes is None:
             n_prefixes = len(run.line_spans)
         n_continuations = n_prefixes * self.sampling.n
-        make_grader = partial(get_grader, spec.grader)
+        make_grader = partial(get_grader, grading.grader)
         with open_grader(make_grader, n_continuations, workers) as grader:
             yield partial(
                 _grade_continuations,
                 run,
                 problems,
                 grader,
-                grade_thinking=spec.thinking == THINKING_GRADED,
+                grade_thinking=grading.grade_thinking,
             )
 
-    def record_cost(self, run: RunDir, manifest: Manifest) -> ContinuationStats:
-        """Return the cost of the continuations, and add it to the cost in the manifest."""
+    def count_continuations(self, run: RunDir) -> ContinuationCounts:
+        """Return the number of continued prefixes, and of their continuations."""
+        n_prefixes = len(run.line_spans)
+        return ContinuationCounts(prefixes=n_prefixes, continuations=n_prefixes * self.sampling.n)
+
+    def measure_cost(self, run: RunDir) -> Cost:
+        """Return the cost of the continuations."""
         tokens: int | None = 0
         seconds = 0.0
         for record in run.read_records(run.line_spans):
             for sample in record["completions"]:
                 tokens = add_tokens(tokens, sample["n_tokens"])
                 seconds += sample["seconds"]
-        stats = ContinuationStats(
-            n=self.sampling.n,
-            prefixes=len(run.line_spans),
-            continuations=len(run.line_spans) * self.sampling.n,
-            tokens=UNKNOWN if tokens is None else tokens,
-            seconds=round(seconds, 3),
-        )
-        cost = manifest.cost
-        if cost.tokens != UNKNOWN:
-            cost.tokens = UNKNOWN if tokens is None else cost.tokens + tokens
-        cost.seconds = round(cost.seconds + stats.seconds, 3)
-        return stats
+        return Cost(tokens=tokens, prm_calls=0, seconds=round(seconds, 3))
 
 
 def _select_prefixes(missing_ids: set[str], prefixes: Iterable[Prefix]) -> Iterator[Prefix]:
@@ -313,10 +315,8 @@ def count_correct(continuations: GradedContinuations) -> dict[str, int]:
 
 def continuation_sampling(manifest: Manifest, n: int, **overrides: Any) -> SamplingSpec:
     """Return the sampling parameters of the dataset's solutions, with ``n`` and ``overrides``."""
-    recorded = manifest.spec.sampling.to_dict() | {"n": n}
-    parameters = {name: value for name, value in recorded.items() if value != UNKNOWN}
-    parameters["stop"] = tuple(parameters["stop"])
-    return SamplingSpec(**(parameters | overrides))
+    sampled = manifest.get(SAMPLE_STAGE, SampleRecord)
+    return replace(sampled.options.sampling, n=n, **overrides)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -395,7 +395,7 @@ def make_continuation_sampler(
     return ContinuationSampler(
         model=model.ref,
         sampling=sampling,
-        engine=selection.spec_entry,
+        engine=selection.ref,
         make_sampler=lambda: load_selected_sampler(selection, model),
         batch_size=engine.batch_size or selection.batch_size,
         phase=phase,
@@ -407,9 +407,9 @@ def _resolve_continuation_model(
     data: Path, options: ContinuationOptions, manifest: Manifest
 ) -> ResolvedWeights:
     """Resolve the model; without ``model`` it must be the one that sampled the solutions."""
-    solution_model = manifest.spec.model
+    solution_model = manifest.get(SAMPLE_STAGE, SampleRecord).options.model
     if options.engine.replay is not None and options.model is None:
-        return ResolvedWeights(ModelRef(solution_model.name, solution_model.revision), "")
+        return ResolvedWeights(solution_model, "")
     name = options.model or solution_model.name
     model = resolve_sampler_weights(name, options.engine.engine)
     if model.ref.revision != solution_model.revision:

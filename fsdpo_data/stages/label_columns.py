@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows
@@ -11,7 +11,15 @@ from fsdpo_data.dataset.schema import replace_column, scan_rows
 from fsdpo_data.steps.rewards import outcome_labels
 
 
-def label_stats(files: list[Path], *, is_searched: bool) -> dict[str, Any]:
+class LabelStats(NamedTuple):
+    """Statistics of step labels."""
+
+    steps: int  #: Steps with a label.
+    mean: float | None  #: Mean label.
+    label_disagreements: int  #: Steps whose rounded label differs from the outcome label.
+
+
+def label_stats(files: list[Path], *, is_searched: bool) -> LabelStats:
     """Return the number of labelled steps, their mean label, and disagreements with outcomes.
 
     Args:
@@ -34,11 +42,11 @@ def label_stats(files: list[Path], *, is_searched: bool) -> dict[str, Any]:
     stats = steps.select(steps=pl.len(), mean=label.mean(), label_disagreements=disagrees.sum())
     row = collect_rows(stats).row(0, named=True)
     mean = None if row["mean"] is None else round(row["mean"], 4)
-    return {**row, "mean": mean}
+    return LabelStats(row["steps"], mean, row["label_disagreements"])
 
 
 def count_labels(files: list[Path]) -> dict[str, int]:
-    """Return the section ``labels`` of a manifest: steps by the value of ``labels``."""
+    """Return the counts ``labels`` of a manifest: steps by the value of ``labels``."""
     n_steps = pl.col("completions").list.len()
     n_right = pl.col("labels").list.sum()
     is_labelled = pl.col("labels").is_not_null()

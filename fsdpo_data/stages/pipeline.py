@@ -2,11 +2,11 @@
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.identity import digest
@@ -14,10 +14,12 @@ from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.options import Group, Option, check_read_options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
+from fsdpo_data.dataset.build_records import GradeSettings, SampleSettings, SearchSettings
+from fsdpo_data.dataset.derive import stage_options
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.remote import local_paths
 from fsdpo_data.dataset.run import RunDir
-from fsdpo_data.dataset.stage import Stage, stage_specs
+from fsdpo_data.dataset.stage import Stage
 from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
 from fsdpo_data.engines.load import load_selected_sampler, load_selected_scorer
 from fsdpo_data.engines.options import (
@@ -28,10 +30,10 @@ from fsdpo_data.engines.options import (
     SamplerOptions,
     Shard,
 )
-from fsdpo_data.engines.recorded_author import recording_entry, solution_author
+from fsdpo_data.engines.recorded_author import recording_digest, solution_author
 from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
+from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, reward_model_ref
 from fsdpo_data.engines.selection import (
     select_sampler,
     select_sampler_with_scorer,
@@ -43,8 +45,9 @@ from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.problems.row_formats import RowReading
 from fsdpo_data.stages.pair import PairStage
-from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
-from fsdpo_data.stages.score import make_score_stage
+from fsdpo_data.stages.sample import BuildJob, build, sample_problems
+from fsdpo_data.stages.score import ScoreSettings, make_score_stage, score_settings
+from fsdpo_data.steps.rewards import OUTCOME_LABELS
 from fsdpo_data.steps.segment import SEGMENTER_NAMES, segmenter_name
 
 log = logging.getLogger(__name__)
@@ -266,7 +269,7 @@ def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) 
     job = _make_job(options)
     out = Path(options.out or f"{_default_out(job)}-{shard.index}-of-{shard.count}")
     config = {**job.config, "shard": str(shard)}
-    with RunDir.open(out, config, resume=options.resume) as run:
+    with RunDir.open(out, config, **job.run_arguments, resume=options.resume) as run:
         sample_problems(run, job, shard.select(job.source.problems), progress)
     return out
 
@@ -294,20 +297,22 @@ def _make_job(options: BuildOptions) -> BuildJob:
     search = _resolve_search(options, engine, segmenter) if options.is_search else None
     selection = select_sampler_with_scorer(engine) if search else select_sampler(engine)
     is_model_named = options.model is not None
-    spec = BuildSpec(
+    recording = recording_digest(options, is_model_named=is_model_named)
+    sampling = SampleSettings(
         # In a recording, another model than ``model`` may have written the solutions, and some
         # sampling settings may be unknown.
         model=solution_author(options, model.ref, is_model_named=is_model_named),
-        sources=tuple(source.source_refs),
-        template=model.template,
+        template=model.template.ref,
         sampling=replace(options.sampling, stop=model.template.stop),
-        engine=selection.spec_entry | recording_entry(options, is_model_named=is_model_named),
-        segmenter=segmenter,
-        grader=get_grader().version,
         unknown_fields=options.unknown_fields,
+        engine=selection.ref.model_copy(update={"recording": recording}),
+        segmenter=segmenter,
+        search=search.settings if search else None,
+    )
+    grading = GradeSettings(
+        grader=get_grader().version,
+        labels=OUTCOME_LABELS,
         grade_thinking=options.grade_thinking,
-        score=search.score_entry if search else {},
-        search=search.spec_entry if search else {},
     )
 
     def make_sampler() -> Sampler:
@@ -316,13 +321,16 @@ def _make_job(options: BuildOptions) -> BuildJob:
         return search.make_sampler(policy) if search else policy
 
     return BuildJob(
-        spec=spec,
+        sampling=sampling,
+        grading=grading,
         source=source,
         make_sampler=make_sampler,
+        render_prompt=lambda problem: model.template.render(problem.question),
         batch_size=engine.batch_size or selection.batch_size,
         workers=options.workers,
         failure_policy=options.failure_policy,
         keeps_batches=BeamSampler.keeps_batches if search else False,
+        scoring=search.scoring if search else None,
         format_evidence=search.format_evidence if search else "",
     )
 
@@ -330,8 +338,8 @@ def _make_job(options: BuildOptions) -> BuildJob:
 class _SearchLoader(NamedTuple):
     """A beam search whose reward model is checked, but not loaded."""
 
-    spec_entry: Mapping[str, Any]  #: The search in the spec of the build.
-    score_entry: Mapping[str, Any]  #: The reward model with its engine, as a score stage states it.
+    settings: SearchSettings  #: The search and its reward model.
+    scoring: ScoreSettings  #: The reward model with its engine, as a score stage states it.
     format_evidence: str  #: How the PRM format was recognised; empty without a PRM format.
     #: Loads the reward model, and returns the search with the policy.
     make_sampler: Callable[[Sampler], BeamSampler]
@@ -347,10 +355,11 @@ def _resolve_search(options: BuildOptions, engine: SamplerOptions, segmenter: st
     scorer_options = engine.scorer_options(scorer_engine_for(engine.engine), options.prm_format)
     prm = resolve_prm(str(options.prm), scorer_options)
     selection = select_scorer(scorer_options, prm, model_count=2)
-    prm_entry = {"prm": asdict(prm.ref), **format_entry(prm)}
     return _SearchLoader(
-        spec_entry={"sampler": options.sampler, **asdict(options.beam), **prm_entry},
-        score_entry={"engine": selection.spec_entry, **prm_entry},
+        settings=SearchSettings(
+            **reward_model_ref(prm).__dict__, sampler=options.sampler, beam=options.beam
+        ),
+        scoring=score_settings(prm, selection.ref),
         format_evidence=prm.format_evidence if isinstance(prm, PublishedPrm) else "",
         make_sampler=lambda policy: BeamSampler(
             policy, load_selected_scorer(selection, prm), segmenter, options.beam
@@ -372,7 +381,7 @@ def _check_device(options: BuildOptions) -> None:
 
 
 def _default_out(job: BuildJob, stages: Sequence[Stage] = ()) -> Path:
-    """Return ``runs/MODEL-DIGEST``; the digest covers the config and the stages."""
-    name = re.sub(r"[^\w.-]+", "-", job.spec.model.name).strip("-.") or "model"
-    key = digest(job.config, stage_specs(stages)) if stages else digest(job.config)
+    """Return ``runs/MODEL-DIGEST``; the digest covers the options of all stages."""
+    name = re.sub(r"[^\w.-]+", "-", job.sampling.model.name).strip("-.") or "model"
+    key = digest(job.options | stage_options(stages))
     return Path("runs") / f"{name}-{key[:8]}"

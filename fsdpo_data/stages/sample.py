@@ -4,8 +4,8 @@ import json
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,27 +14,36 @@ from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
 from fsdpo_data.core.files import store_errors, write_atomic
-from fsdpo_data.core.identity import ModelRef, SourceRef, digest, to_json_values
+from fsdpo_data.core.identity import to_json_values
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import (
-    UNKNOWN,
-    Completion,
-    Prompt,
-    SamplingSpec,
-    add_tokens,
-    sampling_id,
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, add_tokens
+from fsdpo_data.dataset.build_records import (
+    GRADE_STAGE,
+    PROBLEMS_STAGE,
+    SAMPLE_STAGE,
+    GradeCounts,
+    GradeRecord,
+    GradeSettings,
+    ProblemsRecord,
+    SampleRecord,
+    SampleSettings,
+    make_manifest,
+    problem_record,
+    problem_settings,
 )
-from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, FileEntry
+from fsdpo_data.dataset.card import dataset_card
+from fsdpo_data.dataset.derive import run_stages, stage_options
+from fsdpo_data.dataset.manifest import (
+    FileEntry,
+    Manifest,
+    StageCounts,
+    StageRecord,
+    read_manifest,
+)
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, RunDir, lock_run_directory
 from fsdpo_data.dataset.schema import problems_table, write_parquet
-from fsdpo_data.dataset.stage import (
-    Stage,
-    discard_dataset,
-    run_stages,
-    seal_dataset,
-    stage_specs,
-)
+from fsdpo_data.dataset.stage import Stage, discard_dataset, seal_dataset
+from fsdpo_data.dataset.stage_registry import STAGES_WITHOUT_COMMAND, StageDescription
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.samplers import (
     PromptFailure,
@@ -46,98 +55,66 @@ from fsdpo_data.engines.samplers import (
     stream,
     stream_outcomes,
 )
-from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
-from fsdpo_data.stages.score import reward_statistics
-from fsdpo_data.steps.rewards import OUTCOME_LABELS
+from fsdpo_data.stages.score import ScoreRecord, ScoreSettings, reward_statistics
 
 #: Folder of the sampled dataset inside the directory of a run with further stages.
 BUILD_FOLDER = "build"
 #: Finished prompts are written after this time, even if their batch is not finished.
 SAVE_INTERVAL_SECONDS = 1.0
-SAMPLE_STAGE = "sample"  #: Key of the problems without samples in ``Manifest.failed``.
 #: Name in the manifest in place of a segmenter, if the steps come from recorded responses.
 RECORDED_STEPS = "recorded"
-
-
-@dataclass(frozen=True, slots=True)
-class BuildSpec:
-    """Everything that decides the content of a build; its digest is the run's identity."""
-
-    model: ModelRef  #: The model that writes the solutions.
-    sources: tuple[SourceRef, ...]  #: The sources of the problems, with their revisions.
-    template: Template  #: The prompt template.
-    sampling: SamplingSpec  #: Sampling parameters; ``n`` is the number of solutions per problem.
-    engine: Mapping[str, str]  #: Name of the engine and precision of the weights.
-    segmenter: str  #: Full name of the segmenter, e.g. ``auto@1``.
-    grader: str  #: Full name of the grader.
-    labels: str = OUTCOME_LABELS  #: Name of the rule that turns outcomes into step labels.
-    #: Fields of ``sampling`` that are unknown because a replay does not state them.
-    unknown_fields: tuple[str, ...] = ()
-    #: Whether a solution without text after its thinking may have its answer in the thinking.
-    grade_thinking: bool = False
-    #: The reward model of the step rewards and its engine; empty if samples have no step rewards.
-    score: Mapping[str, Any] = field(default_factory=dict)
-    #: Name and settings of the search, and its reward model; empty without a search.
-    search: Mapping[str, Any] = field(default_factory=dict)
-
-    def config(self, problems: Sequence[Problem]) -> dict[str, Any]:
-        """Return the spec as plain JSON, with the digest of the problems to solve."""
-        problem_ids = [problem.id for problem in problems]
-        sampling = self.sampling.to_json_values() | dict.fromkeys(self.unknown_fields, UNKNOWN)
-        config = {
-            "model": self.model,
-            "sources": list(self.sources),
-            "problems": {"count": len(problems), "digest": digest(problem_ids)},
-            "template": self.template.manifest_entry(),
-            "sampling": sampling,
-            "engine": dict(self.engine),
-            "segmenter": self.segmenter,
-            "grader": self.grader,
-            "labels": self.labels,
-        }
-        if self.grade_thinking:
-            config["thinking"] = THINKING_GRADED
-        if self.score:
-            config["score"] = dict(self.score)
-        if self.search:
-            config["search"] = dict(self.search)
-        return to_json_values(config)
-
-    @property
-    def sampling_id(self) -> str:
-        """The id of the samples, without their number."""
-        # The steps of a search depend on the segmenter.
-        search = {**self.search, "segmenter": self.segmenter} if self.search else None
-        recording = self.engine.get("recording", "")
-        return sampling_id(self.model, self.template.digest, self.sampling, recording, search)
 
 
 @dataclass(frozen=True, slots=True)
 class BuildJob:
     """A build that is ready to start."""
 
-    spec: BuildSpec  #: The identity of the build.
+    sampling: SampleSettings  #: Everything that decides the samples.
+    grading: GradeSettings  #: Everything that decides the outcomes.
     source: ProblemSet  #: The problems, and the rows that were quarantined while reading them.
     #: Loads the sampler. Called only if samples are missing, because loading a model is slow.
     make_sampler: Callable[[], Sampler]
+    #: Returns the prompt of a problem.
+    render_prompt: Callable[[Problem], str]
     batch_size: int = 64  #: Prompts per call of the sampler.
     workers: int | None = None  #: Processes that annotate; None for one per available core.
-    #: Returns the prompt of a problem; None to render the template of the spec.
-    render_prompt: Callable[[Problem], str] | None = None
     #: When the build stops because of prompts that the engine refuses.
     failure_policy: FailurePolicy = STOP_AT_FIRST
     #: Whether an incomplete batch is sampled again as a whole, because a sample depends on its
     #: batch.
     keeps_batches: bool = False
+    #: The reward model of the step rewards; None if samples have no step rewards.
+    scoring: ScoreSettings | None = None
     #: How the PRM format of a search was recognised; empty without a PRM format.
     format_evidence: str = ""
 
     @property
+    def options(self) -> dict[str, Any]:
+        """The options of the stages of the build, which are the identity of the run."""
+        options = {
+            PROBLEMS_STAGE: problem_settings(self.source.source_refs, self.source.problems),
+            SAMPLE_STAGE: self.sampling,
+            GRADE_STAGE: self.grading,
+        }
+        if self.scoring is not None:
+            options["score"] = self.scoring
+        return to_json_values(options)
+
+    @property
     def config(self) -> dict[str, Any]:
-        """The identity of the run, as plain JSON."""
-        return self.spec.config(self.source.problems)
+        """The config of the run, without the stages that follow."""
+        return {"stages": self.options}
+
+    @property
+    def run_arguments(self) -> dict[str, Any]:
+        """The arguments of :meth:`RunDir.open` for the samples."""
+        return {
+            "n_samples": self.sampling.sampling.n,
+            # A recording does not state its seed, and may have fewer samples for some problems.
+            "allows_fewer": "seed" in self.sampling.unknown_fields,
+        }
 
 
 def build(
@@ -168,7 +145,7 @@ def build(
         loaded_samplers.append(sampler)
         return sampler
 
-    config = {"build": job.config, "stages": stage_specs(stages)}
+    config = {"stages": job.options | stage_options(stages)}
     with lock_run_directory(out, config, resume=resume):
         # The lock has checked the config, so everything in the directory belongs to this run.
         tracked_job = replace(job, make_sampler=make_tracked_sampler)
@@ -206,7 +183,7 @@ def _build(
             f"There are no problems to solve: none of {len(job.source.quarantined_rows)} rows can "
             "be used. Check the file, its split and its answers."
         )
-    with RunDir.open(out, job.config, resume=resume) as run:
+    with RunDir.open(out, job.config, **job.run_arguments, resume=resume) as run:
 
         def discard_seal() -> None:
             """Remove the results of an earlier session in which problems failed."""
@@ -214,7 +191,7 @@ def _build(
             discard_dataset(out)
 
         is_sealed = (out / MANIFEST_FILE).exists()
-        failed = (read_manifest(out).failed or {}) if is_sealed else {}
+        failed = read_manifest(out).failed if is_sealed else {}
         if not is_sealed or (SAMPLE_STAGE in failed and job.failure_policy.retries):
             sample_problems(run, job, job.source.problems, progress, on_new_records=discard_seal)
         if not (out / MANIFEST_FILE).exists():
@@ -231,11 +208,8 @@ def sample_problems(
     on_new_records: Callable[[], None] = ignore_new_records,
 ) -> None:
     """Sample the solutions of ``problems`` that the run does not have yet."""
-    render_prompt = job.render_prompt or (
-        lambda problem: job.spec.template.render(problem.question)
-    )
     prompts = (
-        (problem.id, Prompt(render_prompt(problem), problem.question))
+        (problem.id, Prompt(job.render_prompt(problem), problem.question))
         for problem in problems
         if job.keeps_batches or problem.id not in run.line_spans
     )
@@ -243,7 +217,7 @@ def sample_problems(
         run,
         [problem.id for problem in problems],
         prompts,
-        sampling=job.spec.sampling,
+        sampling=job.sampling.sampling,
         make_sampler=job.make_sampler,
         batch_size=job.batch_size,
         phase="sample",
@@ -393,22 +367,35 @@ def _seal(run: RunDir, job: BuildJob, progress: Progress) -> None:
         tally.add(counts)
         progress.advance(1)
     quarantine_reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined_rows)
-    manifest = make_manifest(job.config, files=files, tally=tally, quarantined=quarantine_reasons)
     n_failed = sum(problem.id not in run.line_spans for problem in source.problems)
-    manifest.set_failed(SAMPLE_STAGE, n_failed)
-    if job.spec.score:
-        manifest.rewards = reward_statistics(manifest.config_paths(root, "solutions"))
-        if job.format_evidence:
-            manifest.rewards.format_evidence = job.format_evidence
+    records: list[StageRecord[Any, Any]] = [
+        problem_record(source.source_refs, source.problems, quarantine_reasons),
+        SampleRecord(
+            name=SAMPLE_STAGE,
+            options=job.sampling,
+            counts=StageCounts(failed=n_failed),
+            cost=tally.cost(),
+        ),
+        GradeRecord(
+            name=GRADE_STAGE, options=job.grading, writes=["outcome"], counts=GradeCounts()
+        ),
+    ]
+    if job.scoring is not None:
+        rewards = reward_statistics([root / file.path for file in files[1:]])
+        rewards.format_evidence = job.format_evidence
+        records.append(
+            ScoreRecord(name="score", options=job.scoring, writes=["step_rewards"], counts=rewards)
+        )
+    manifest = make_manifest(records, files=files, tally=tally)
     progress.phase("validate", 1)
-    seal_dataset(root, manifest, saved_problems=len(run.line_spans))
+    seal_dataset(root, manifest, dataset_card, saved_problems=len(run.line_spans))
     progress.advance(1)
 
 
 def _shard_tasks(run: RunDir, job: BuildJob) -> list[ShardTask]:
     """Split the problems into parquet shards of about ``SHARD_SOLUTIONS`` solutions."""
-    spec = job.spec
-    problems_per_shard = max(1, SHARD_SOLUTIONS // spec.sampling.n)
+    settings = job.sampling
+    problems_per_shard = max(1, SHARD_SOLUTIONS // settings.sampling.n)
     problems = job.source.problems
     shards = [
         problems[start : start + problems_per_shard]
@@ -420,10 +407,18 @@ def _shard_tasks(run: RunDir, job: BuildJob) -> list[ShardTask]:
             path=f"solutions/train-{index:05d}-of-{len(shards):05d}.parquet",
             problems=[problem for problem in shard if problem.id in run.line_spans],
             spans=[run.line_spans[problem.id] for problem in shard if problem.id in run.line_spans],
-            sampling_id=spec.sampling_id,
-            segmenter=spec.segmenter,
-            grader=spec.grader,
-            grade_thinking=spec.grade_thinking,
+            sampling_id=settings.sampling_id,
+            segmenter=settings.segmenter,
+            grader=job.grading.grader,
+            grade_thinking=job.grading.grade_thinking,
         )
         for index, shard in enumerate(shards)
     ]
+
+
+STAGES_WITHOUT_COMMAND.register(StageDescription(name=PROBLEMS_STAGE, record=ProblemsRecord))
+STAGES_WITHOUT_COMMAND.register(
+    StageDescription(
+        name=SAMPLE_STAGE, record=SampleRecord, failed_items="problems without samples"
+    )
+)

@@ -3,35 +3,78 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pydantic
+
+from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.entities import GRADED_OUTCOMES
 from fsdpo_data.core.errors import InputError, ItemError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
-from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.identity import EngineRef
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, count_rows
 from fsdpo_data.core.statistics import Mean, mean_rate, problem_aucs
-from fsdpo_data.dataset.manifest_sections import RankingStats, RewardStats
+from fsdpo_data.dataset.manifest import Manifest, StageCounts, StageRecord
+from fsdpo_data.dataset.plots import count_tenths
 from fsdpo_data.dataset.schema import read_table, replace_column, scan_rows, write_parquet
-from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
-from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
+from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions, StageResult
+from fsdpo_data.dataset.stage_registry import STAGES, Distribution, StageEntry, StageSummary
 from fsdpo_data.engines.load import load_selected_scorer
 from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard
 from fsdpo_data.engines.registry import SCORERS
 from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
-from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
+from fsdpo_data.engines.scorers.prm_formats import (
+    PublishedPrm,
+    RewardModelRef,
+    reward_model_ref,
+)
 from fsdpo_data.engines.selection import select_scorer
 from fsdpo_data.engines.weights import resolve_prm
+from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.steps.rewards import aggregate_expr
 
 #: Solutions per call of the scorer: enough to batch similar lengths, few enough to show progress.
 SCORING_BATCH = 4096
+
+
+class ScoreSettings(RewardModelRef):
+    """Everything that determines the rewards."""
+
+    engine: EngineRef  #: The engine that ran the reward model.
+
+
+class RewardCounts(StageCounts):
+    """Statistics of the step rewards; see :func:`reward_statistics`."""
+
+    scored: int  #: Solutions with rewards.
+    unscored: int  #: Solutions that were too long for the reward model.
+    mean_correct: float | None  #: Mean reward of correct solutions.
+    mean_incorrect: float | None  #: Mean reward of incorrect solutions.
+    #: By aggregate, the mean over problems of the AUC of correct over incorrect solutions.
+    ranking_auc: dict[str, Mean]
+    #: How the PRM format was recognised; empty for a reward model of ``fsdpo-train prm``.
+    format_evidence: str = ""
+
+    @pydantic.field_validator("ranking_auc")
+    @classmethod
+    def _check_ranking(cls, ranking_auc: dict[str, Mean]) -> dict[str, Mean]:
+        if "mean" not in ranking_auc:
+            raise ValueError("ranking_auc lacks mean")
+        return ranking_auc
+
+
+class ScoreRecord(StageRecord[ScoreSettings, RewardCounts]):
+    """The entry of the stage that scored the steps."""
+
+
+class RewardRecord(StageRecord[dict[str, Any], RewardCounts]):
+    """The entry of any stage that wrote step rewards, such as one of a plug-in."""
 
 
 @dataclass
@@ -39,28 +82,24 @@ class ScoreStage(Stage):
     """Writes ``step_rewards``.
 
     Attributes:
-        prm: Name and revision of the process reward model.
-        engine: Name of the engine and precision of the weights, for the spec.
+        settings: The process reward model and its engine.
         make_scorer: Loads the scorer. Called only if rewards are missing, because loading is slow.
-        format_entry: Description of the PRM format, for the spec; empty for models of fsdpo-train.
-        format_evidence: How the PRM format was recognised, for the manifest. It has no effect on
-            rewards, so it is not in the spec.
+        format_evidence: How the PRM format was recognised. It has no effect on rewards.
         failure_policy: When the stage stops because of solutions that the engine refuses.
     """
 
-    spec_key = "score"
+    name = "score"
+    writes = ("step_rewards",)
 
-    prm: ModelRef
-    engine: Mapping[str, str]
+    settings: ScoreSettings
     make_scorer: Callable[[], Scorer]
-    format_entry: Mapping[str, Any] = field(default_factory=dict)
     format_evidence: str = ""
     failure_policy: FailurePolicy = STOP_AT_FIRST
     _scorer: Scorer | None = None  #: The loaded scorer.
 
-    def spec(self) -> Mapping[str, Any]:
-        """Return the model and its engine, as plain values."""
-        return {"prm": asdict(self.prm), "engine": dict(self.engine), **self.format_entry}
+    def options(self) -> ScoreSettings:
+        """Return the model and its engine."""
+        return self.settings
 
     def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
         """Score one shard of the files; InputError if there are fewer files than shards."""
@@ -85,17 +124,15 @@ class ScoreStage(Stage):
             shard=shard,
         )
 
-    def run(self, draft: DatasetDraft) -> None:
+    def run(self, draft: DatasetDraft) -> StageResult:
         """Score every file of solutions, and remove pairs that other rewards selected."""
         self.run_shard(draft, UNSHARDED)
         draft.drop_pairs()
-        rewards = reward_statistics(draft.current_files("solutions"))
-        if self.format_evidence:
-            rewards.format_evidence = self.format_evidence
-        draft.manifest.rewards = rewards
-        draft.manifest.cost.prm_calls += rewards.scored
-        draft.manifest.set_failed(self.spec_key, len(self._open_failures(draft)))
+        counts = reward_statistics(draft.current_files("solutions"))
+        counts.format_evidence = self.format_evidence
+        counts.failed = len(self._open_failures(draft))
         self._scorer = None  # frees the memory for the next stage
+        return StageResult(counts, Cost(tokens=0, prm_calls=counts.scored, seconds=0.0))
 
     def _open_failures(self, draft: DatasetDraft) -> FailureLog:
         """Open the failed solutions of the new dataset."""
@@ -168,7 +205,7 @@ class ScoreStage(Stage):
     @property
     def _is_remote(self) -> bool:
         """Whether a server computes the rewards."""
-        return SCORERS[self.engine["name"]].is_remote
+        return SCORERS[self.settings.engine.name].is_remote
 
 
 def questions_by_id(files: list[Path], problem_ids: pa.ChunkedArray) -> dict[str, str]:
@@ -185,7 +222,7 @@ class _RewardSum(NamedTuple):
     n_solutions: int  #: Number of solutions.
 
 
-def reward_statistics(files: list[Path]) -> RewardStats:
+def reward_statistics(files: list[Path]) -> RewardCounts:
     """Return statistics of the rewards in files of solutions.
 
     Solutions are unscored if they are longer than the reward model's context. The ranking AUC uses
@@ -208,13 +245,13 @@ def reward_statistics(files: list[Path]) -> RewardStats:
             file_aucs += problem_aucs(problem_ids, rewards, is_correct.to_list())
         correct_sums.append(_sum_rewards(graded.filter(is_correct)["mean"]))
         incorrect_sums.append(_sum_rewards(graded.filter(~is_correct)["mean"]))
-    return RewardStats(
+    return RewardCounts(
         scored=scored,
         unscored=unscored,
         mean_correct=_mean_reward(correct_sums),
         mean_incorrect=_mean_reward(incorrect_sums),
         ranking_auc={
-            aggregate: _ranking_stats(mean_rate(all_aucs)) for aggregate, all_aucs in aucs.items()
+            aggregate: mean_rate(all_aucs).round(4) for aggregate, all_aucs in aucs.items()
         },
     )
 
@@ -241,15 +278,6 @@ def _mean_reward(sums: Sequence[_RewardSum]) -> float | None:
     if not count:
         return None
     return round(math.fsum(file_sum.total for file_sum in sums) / count, 4)
-
-
-def _ranking_stats(ranking: Mean) -> RankingStats:
-    """Return the manifest's entry of a ranking AUC."""
-    return RankingStats(
-        value=None if ranking.value is None else round(ranking.value, 4),
-        problems=ranking.n,
-        ci95=ranking.ci95.round_bounds(4) if ranking.ci95 else None,
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,6 +319,11 @@ class ScoreOptions(FailureOptions, StageOptions):
             raise self.field_error("policy", "the policy needs a reference model. Add `reference`.")
 
 
+def score_settings(weights: ResolvedWeights, engine: EngineRef) -> ScoreSettings:
+    """Return the settings of a resolved reward model."""
+    return ScoreSettings(**reward_model_ref(weights).__dict__, engine=engine)
+
+
 def make_score_stage(
     prm: str, options: ScorerOptions, failure_policy: FailurePolicy = STOP_AT_FIRST
 ) -> ScoreStage:
@@ -303,10 +336,8 @@ def make_score_stage(
     weights = resolve_prm(prm, options)
     selection = select_scorer(options, weights)
     return ScoreStage(
-        prm=weights.ref,
-        engine=selection.spec_entry,
+        settings=score_settings(weights, selection.ref),
         make_scorer=lambda: load_selected_scorer(selection, weights),
-        format_entry=format_entry(weights),
         format_evidence=weights.format_evidence if isinstance(weights, PublishedPrm) else "",
         failure_policy=failure_policy,
     )
@@ -318,12 +349,52 @@ def _make_stage(options: ScoreOptions) -> ScoreStage:
     return make_score_stage(prm, options.engine, options.failure_policy)
 
 
+def summarize_rewards(record: StageRecord[Any, RewardCounts], manifest: Manifest) -> StageSummary:
+    """Return the summary of a stage that wrote step rewards."""
+    counts = record.counts
+    ranking = counts.ranking_auc["mean"]
+    ranking_text = ""
+    if ranking.value is not None:
+        interval = ""
+        if ranking.ci95:
+            interval = f" [{ranking.ci95.low:.3f}, {ranking.ci95.high:.3f}]"
+        ranking_text = (
+            f"; correct over incorrect {ranking.value:.3f}{interval} "
+            f"(AUC by mean reward within {ranking.n:,} problems)"
+        )
+    unscored_text = f", {counts.unscored:,} too long to score" if counts.unscored else ""
+    warnings = []
+    if ranking.ci95 and ranking.ci95.low <= 0.5:
+        warnings.append("rewards may rank correct over incorrect solutions no better than chance")
+    row = ("step rewards", f"{counts.scored:,} solutions{unscored_text}{ranking_text}")
+    return StageSummary([row], warnings)
+
+
+def plot_rewards(
+    record: StageRecord[Any, RewardCounts], root: Path, manifest: Manifest
+) -> dict[str, Distribution]:
+    """Return the distributions of step rewards that are probabilities."""
+    if not manifest.rewards_are_probabilities:
+        return {}
+    solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
+    is_correct = pl.col("outcome") == "correct"
+    rewards = pl.col("step_rewards")
+    plots = {}
+    for name, mask in (("correct", is_correct), ("other", ~is_correct)):
+        step_rewards = solutions.filter(mask).select(rewards).explode("step_rewards")
+        plots[f"Step rewards in {name} solutions"] = count_tenths(step_rewards, rewards)
+    return plots
+
+
 STAGES.register(
     StageEntry(
         name="score",
+        record=ScoreRecord,
+        failed_items="solutions without rewards",
+        summarize=summarize_rewards,
+        plot=plot_rewards,
         options_class=ScoreOptions,
         make_stage=_make_stage,
-        writes=("step_rewards",),
         card_row="| step rewards | {{ prm | model }}, "
         "engine {{ engine.name }}, dtype {{ engine.dtype }}{% if prm_format is defined %}; "
         "PRM format {{ prm_format.name | code }}, in which a reward is a "

@@ -17,7 +17,6 @@ from fsdpo_bench.results.published import published_results
 from fsdpo_bench.results.result_types import RESULTS_FILE, read_results
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.input_files import read_json
-from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.workers import run_child
 from fsdpo_data.dataset.run import MANIFEST_FILE
 
@@ -132,8 +131,7 @@ def _read_cost(file: Path) -> _RecordedCost | None:
         return None
     if file.name == MANIFEST_FILE:
         cost = read_json(file)["cost"]
-        is_unknown = cost["tokens"] == UNKNOWN
-        return _RecordedCost(None if is_unknown else cost["tokens"], cost["seconds"])
+        return _RecordedCost(cost["tokens"], cost["seconds"])
     costs_by_decoder = read_results(file).cost
     # Decoders that choose share their samples. The slowest includes all samples.
     setups = {name: parse_result_name(name) for name in costs_by_decoder}

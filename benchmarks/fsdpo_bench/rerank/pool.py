@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage
+from fsdpo_data.stages.score import RewardRecord, ScoreRecord
 from fsdpo_data.steps.rewards import aggregate_expr
 
 _UNUSABLE_OUTCOMES = ("gold_unparsed", "ungraded")  #: Outcomes that say nothing about a sample.
@@ -107,7 +107,7 @@ def load_pool(
                 aggregate: frame[aggregate].fill_null(float("nan")).to_numpy().reshape(shape)
                 for aggregate in aggregates
             },
-            are_probabilities=read_manifest(root).spec.rewards_are_probabilities,
+            are_probabilities=read_manifest(root).rewards_are_probabilities,
         )
         for name, root, frame in zip(names, roots, frames, strict=True)
     ]
@@ -120,7 +120,8 @@ def _read_samples(
     """Read the samples of a dataset with their aggregated rewards, problem by problem."""
     manifest = read_manifest(root)
     check_files(root, [*manifest.config_files("problems"), *manifest.config_files("solutions")])
-    if manifest.rewards is None or not manifest.rewards.scored:
+    scored = manifest.find_writer("step_rewards", RewardRecord)
+    if scored is None or not scored.counts.scored:
         raise InputError(
             f"{root} has no step rewards. Score it with fsdpo-data score, or import the scores.",
             field="data",
@@ -169,6 +170,6 @@ def _model_names(roots: Sequence[Path]) -> list[str]:
     """Return the names of the reward models; the names of the datasets if they are not unique."""
     names: list[str] = []
     for root in roots:
-        score: Any = read_manifest(root).spec.score
-        names.append(score.prm.name if score else root.name)
+        score = read_manifest(root).find("score", ScoreRecord)
+        names.append(score.options.prm.name if score else root.name)
     return names if len(set(names)) == len(names) else [str(root) for root in roots]

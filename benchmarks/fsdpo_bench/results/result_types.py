@@ -15,7 +15,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.input_files import read_file
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import Interval, Mean
-from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats
+from fsdpo_data.dataset.build_records import AnswerJudgeStats
 
 RESULTS_FILE = "results.json"  #: Name of the file in the directory of a run.
 #: Format version of ``results.json``. It increases when a field changes its meaning.

@@ -38,7 +38,7 @@ from fsdpo_data.core.statistics import (
     mean_rate,
     ranking_auc,
 )
-from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats
+from fsdpo_data.dataset.build_records import AnswerJudgeStats
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
 

@@ -19,7 +19,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats
+from fsdpo_data.dataset.build_records import AnswerJudgeStats
 from fsdpo_data.engines.answer_judge import AnswerJudge
 from fsdpo_data.engines.answer_judge_formats import JudgeDecision, JudgeQuestion, add_answer_options
 from fsdpo_data.models.thinking import find_thinking

@@ -16,17 +16,17 @@ from fsdpo_bench.tasks.recorded import recorded_task, restrict_to_responses
 from fsdpo_bench.tasks.table import Task, select_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import FAILURES_FILE, read_failures
-from fsdpo_data.core.identity import ModelRef, digest
+from fsdpo_data.core.identity import EngineRef, ModelRef, digest
 from fsdpo_data.core.progress import progress
 from fsdpo_data.engines.answer_judge import resolve_answer_judge
 from fsdpo_data.engines.load import load_selected_sampler, load_selected_scorer
 from fsdpo_data.engines.options import DEFAULT_MODEL
-from fsdpo_data.engines.recorded_author import recording_entry, solution_author
+from fsdpo_data.engines.recorded_author import recording_digest, solution_author
 from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.replay import count_completions
 from fsdpo_data.engines.scorers import Scorer
-from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
+from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, reward_model_ref
 from fsdpo_data.engines.selection import (
     select_sampler,
     select_sampler_with_scorer,
@@ -129,7 +129,7 @@ def _sampling_job(options: RunOptions, warn: Warn) -> BenchJob:
         options,
         author=solution_author(options, model.ref, is_model_named=is_model_named),
         template=model.template,
-        engine=selection.spec_entry | recording_entry(options, is_model_named=is_model_named),
+        engine=_with_recording(selection.ref, options, is_model_named=is_model_named).to_dict(),
         plan=plan,
         prm=scorer.entry,
     )
@@ -190,7 +190,12 @@ def _prepare_scorer(
             value=",".join(plan.probability_decoders),
         )
     aggregate = prm_format.aggregate if prm_format is not None else DEFAULT_AGGREGATE
-    entry = {**asdict(prm.ref), "engine": selection.spec_entry, **format_entry(prm)}
+    entry = {
+        **asdict(prm.ref),
+        "engine": selection.ref.to_dict(),
+        **reward_model_ref(prm).to_dict(),
+    }
+    del entry["prm"]
     evidence = prm.format_evidence if isinstance(prm, PublishedPrm) else ""
     load: Callable[[], Scorer] = partial(load_selected_scorer, selection, prm)
     if model is not None or (prm_format is not None and prm_format.has_own_prompt):
@@ -202,8 +207,14 @@ def _prepare_scorer(
             field="template",
         )
     template = get_template(options.template, prm.path, revision=prm.commit)
-    entry["template"] = template.manifest_entry()
+    entry["template"] = template.ref.to_dict()
     return _PrmLoader(lambda: TemplatedScorer(load(), template), entry, evidence, aggregate)
+
+
+def _with_recording(engine: EngineRef, options: RunOptions, *, is_model_named: bool) -> EngineRef:
+    """Return an engine with the digest of its recording, if the author is unknown."""
+    recording = recording_digest(options, is_model_named=is_model_named)
+    return engine.model_copy(update={"recording": recording})
 
 
 def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) -> BenchJob:
@@ -252,11 +263,11 @@ def _replay_job(options: RunOptions, response_file: ResponseFile, warn: Warn) ->
         options,
         author=solution_author(options, model, is_model_named=is_model_named, title=title),
         template=RECORDED_TEMPLATE,
-        engine={
-            "name": options.engine.engine,
-            "dtype": "auto",
-            **recording_entry(options, is_model_named=is_model_named),
-        },
+        engine=_with_recording(
+            EngineRef(name=options.engine.engine, dtype="auto"),
+            options,
+            is_model_named=is_model_named,
+        ).to_dict(),
         plan=plan,
         prm=scorer.entry if plan.needs_prm else None,
     )

@@ -19,16 +19,13 @@ from pydantic import (
 from fsdpo_bench.decode.records import Count, ProblemRecord, record_validator
 from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.core.errors import InputError, suggest_names
+from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.files import open_atomic, store_errors
+from fsdpo_data.core.identity import EngineRef
 from fsdpo_data.core.input_files import parse_json, read_json
 from fsdpo_data.core.jsonl_log import JsonlLog, LineSpan, encode_line, read_lines, scan_lines
-from fsdpo_data.dataset.manifest_sections import (
-    ArtifactRef,
-    EngineRef,
-    SamplingSection,
-    TemplateRef,
-)
 from fsdpo_data.dataset.run import CONFIG_FILE
+from fsdpo_data.models.prompts import TemplateRef
 
 RECORDS_FOLDER = "records"  #: Folder in a run directory, with one file per benchmark.
 
@@ -39,10 +36,28 @@ class _Model(BaseModel):
     model_config = ConfigDict(strict=True)
 
 
-class TaskSource(ArtifactRef):
+class ArtifactConfig(FileModel):
+    """A model or a source with its revision."""
+
+    name: str  #: Repository or file name.
+    revision: str  #: Commit or content digest.
+
+
+class TaskSource(ArtifactConfig):
     """The source of a benchmark's problems."""
 
     split: str  #: Split of the source.
+
+
+class SamplingConfig(FileModel):
+    """The fields of a :class:`~fsdpo_data.core.sampling.SamplingSpec`, some of them unknown."""
+
+    max_tokens: int | Literal["unknown"]  #: Most tokens of one completion.
+    n: int  #: Samples per problem.
+    seed: int | Literal["unknown"]  #: Seed of the random sampling.
+    stop: list[str]  #: Strings that end a completion.
+    temperature: float | Literal["unknown"]  #: Softmax temperature; 0 is greedy decoding.
+    top_p: float | Literal["unknown"]  #: Probability mass of nucleus sampling.
 
 
 class TaskConfig(_Model):
@@ -70,11 +85,11 @@ class BeamConfig(_Model):
 class AnswerJudgeConfig(_Model):
     """The judge of undecided answers; see :class:`~fsdpo_data.engines.answer_judge.AnswerJudge`."""
 
-    model: ArtifactRef  #: The model.
+    model: ArtifactConfig  #: The model.
     #: ``name`` of the format, its ``digest``, and ``prompt_sha256`` of its prompt.
     format: dict[str, str]
     template: TemplateRef  #: The prompt template.
-    sampling: SamplingSection  #: The sampling settings.
+    sampling: SamplingConfig  #: The sampling settings.
     engine: EngineRef  #: The engine.
 
 
@@ -86,13 +101,13 @@ class RunConfig(_Model):
 
     kind: Literal["bench"]  #: Marks runs of ``fsdpo-bench``.
     config_digest: str  #: Digest of the fields that decide the content.
-    model: ArtifactRef  #: The model that wrote the solutions.
+    model: ArtifactConfig  #: The model that wrote the solutions.
     template: TemplateRef  #: The prompt template.
-    sampling: SamplingSection  #: The sampling settings.
+    sampling: SamplingConfig  #: The sampling settings.
     engine: EngineRef  #: The engine of the sampler.
     segmenter: str  #: Full name of the segmenter.
     grader: str  #: Version of the grader.
-    prm: ArtifactRef | None  #: The process reward model.
+    prm: ArtifactConfig | None  #: The process reward model.
     answer_judge: AnswerJudgeConfig | None = None  #: The judge of undecided answers.
     decoders: Annotated[list[str], Field(min_length=1)]  #: Result names, such as ``sc@5``.
     beam: BeamConfig | None  #: Settings of beam searches.

@@ -171,7 +171,7 @@ def _make_config(
     for key in (*RUN_KEYS, "answer_judge"):
         config.pop(key, None)
     if answer_judge is not None:
-        config["answer_judge"] = answer_judge.spec()
+        config["answer_judge"] = answer_judge.settings.to_dict()
     return config | {
         "grader": MathGrader().version,
         "decoders": [setup.name for setup in setups],

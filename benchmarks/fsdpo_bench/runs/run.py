@@ -69,7 +69,7 @@ class RunSpec:
             "kind": "bench",
             "version": RUN_VERSION,
             "model": self.model,
-            "template": self.template.manifest_entry(),
+            "template": self.template.ref,
             "sampling": self.sampling.to_json_values()
             | dict.fromkeys(self.unknown_fields, UNKNOWN),
             "engine": dict(self.engine),
@@ -81,7 +81,7 @@ class RunSpec:
             "tasks": {loaded.task.name: _task_config(loaded) for loaded in tasks},
         }
         if self.answer_judge is not None:
-            config["answer_judge"] = self.answer_judge.spec()
+            config["answer_judge"] = self.answer_judge.settings
         return to_json_values(config)
 
 

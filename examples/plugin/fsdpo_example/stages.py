@@ -5,9 +5,14 @@ from typing import Annotated
 
 from fsdpo_data.core.options import Option
 from fsdpo_data.dataset.schema import replace_column
-from fsdpo_data.dataset.stage import Stage, StageOptions
+from fsdpo_data.dataset.stage import Stage, StageOptions, StageResult
 from fsdpo_data.dataset.stage_registry import StageEntry
-from fsdpo_data.stages.score import reward_statistics
+from fsdpo_data.stages.score import (
+    RewardRecord,
+    plot_rewards,
+    reward_statistics,
+    summarize_rewards,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,19 +33,20 @@ class UniformOptions(StageOptions):
 class UniformStage(Stage):
     """Writes ``step_rewards``."""
 
-    spec_key = "uniform"
+    name = "uniform"
+    writes = ("step_rewards",)
 
     reward: float  #: The reward of a step.
 
-    def spec(self):
+    def options(self):
         """Return the options that determine the rewards."""
         return {"reward": self.reward}
 
     def run(self, draft):
-        """Rewrite the solutions, and update the manifest."""
+        """Rewrite the solutions, and count the rewards."""
         draft.rewrite_config("solutions", phase="uniform", transform=self._add_rewards)
         draft.drop_pairs()
-        draft.manifest.rewards = reward_statistics(draft.current_files("solutions"))
+        return StageResult(reward_statistics(draft.current_files("solutions")))
 
     def _add_rewards(self, table):
         rewards = [[self.reward] * len(steps) for steps in table["completions"].to_pylist()]
@@ -56,6 +62,8 @@ UNIFORM = StageEntry(
     name="uniform",
     options_class=UniformOptions,
     make_stage=make_uniform_stage,
-    writes=("step_rewards",),
+    record=RewardRecord,
+    summarize=summarize_rewards,
+    plot=plot_rewards,
     card_row="| step rewards | {{ reward }} for every step |",
 )

@@ -7,12 +7,13 @@ name and the digest of the format.
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import digest
+from fsdpo_data.core.file_model import FileModel
+from fsdpo_data.core.identity import ModelRef, digest
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.toml_tables import FormatTable
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
@@ -47,6 +48,23 @@ _DETECTION_FIELDS = (
 )
 #: The fields without an effect on rewards, which the digest does not cover.
 _FIELDS_WITHOUT_EFFECT = (*_DETECTION_FIELDS, "aggregate")
+
+
+class PrmFormatRef(FileModel):
+    """A reference to a :class:`PrmFormat`."""
+
+    name: str  #: Name of the PRM format.
+    digest: str  #: Digest of its definition.
+    meaning: str  #: Meaning of the step rewards, such as ``probability``.
+
+
+class RewardModelRef(FileModel):
+    """A reference to a reward model, with everything that changes its rewards."""
+
+    prm: ModelRef  #: The reward model.
+    #: The format of a published PRM; None for a reward model of ``fsdpo-train prm``.
+    prm_format: PrmFormatRef | None = None
+    reference: ModelRef | None = None  #: The reference model of implicit rewards.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,8 +206,9 @@ class PrmFormat(Options):
                 return text
         return fill_fields(self.step, k=str(number), i=str(number - 1), step=text)
 
-    def manifest_entry(self) -> dict[str, str]:
-        """Return the name, the digest and the meaning of the rewards, for a manifest.
+    @property
+    def ref(self) -> PrmFormatRef:
+        """The name, the digest and the meaning of the rewards, as files name the format.
 
         The digest covers the fields that differ from their defaults, without the fields that do
         not change rewards.
@@ -199,7 +218,7 @@ class PrmFormat(Options):
             value = getattr(self, field.name)
             if field.name not in _FIELDS_WITHOUT_EFFECT and value != field.default:
                 changed_fields[field.name] = value
-        return {"name": self.name, "digest": digest(changed_fields), "meaning": self.meaning}
+        return PrmFormatRef(name=self.name, digest=digest(changed_fields), meaning=self.meaning)
 
 
 def fill_fields(text: str, **values: str) -> str:
@@ -240,14 +259,15 @@ def get_prm_format(name: str) -> PrmFormat:
     return PRM_FORMATS.get_row_or_file(name)
 
 
-def format_entry(weights: ResolvedWeights) -> Mapping[str, Any]:
-    """Return the PRM format and the reference for a spec; empty for ``fsdpo-train prm`` models."""
+def reward_model_ref(weights: ResolvedWeights) -> RewardModelRef:
+    """Return the reference to a reward model."""
     if not isinstance(weights, PublishedPrm):
-        return {}
-    entry: dict[str, Any] = {"prm_format": weights.prm_format.manifest_entry()}
-    if weights.reference:
-        entry["reference"] = asdict(weights.reference.ref)
-    return entry
+        return RewardModelRef(prm=weights.ref)
+    return RewardModelRef(
+        prm=weights.ref,
+        prm_format=weights.prm_format.ref,
+        reference=weights.reference.ref if weights.reference else None,
+    )
 
 
 def needs_question(weights: ResolvedWeights) -> bool:

@@ -14,6 +14,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.exchange.importing import import_rows
 from fsdpo_data.exchange.step_label_dataset import import_dataset
 from fsdpo_data.exchange.step_label_readers import InvalidStepRowError, StepLabelReader
+from fsdpo_data.stages.import_labels import ImportRecord
 
 
 def expected_solutions(
@@ -63,8 +64,8 @@ def test_every_label_of_the_published_file_is_on_its_step(
     rows = json.loads(text) if source.suffix == ".json" else [json.loads(line) for line in lines]
     manifest, result = import_dataset(source, name, tmp_path / "labels")
     assert not result.quarantined
-    stats = manifest.step_labels
-    assert stats is not None and (stats.rows, stats.right, stats.wrong) == counts
+    stats = manifest.get("import", ImportRecord).counts
+    assert (stats.rows, stats.right, stats.wrong) == counts
     dataset = fd.open_dataset(tmp_path / "labels").validate()
     solutions = dataset.solutions().collect().join(dataset.problems().collect(), on="problem_id")
     imported = [

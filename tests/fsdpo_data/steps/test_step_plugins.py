@@ -11,13 +11,16 @@ from typing import Any
 
 import polars as pl
 import pytest
+from helpers import read_sample_settings
 from paired_data import paired_dataset
 from warm import DATA_MODULES, WarmInterpreter
 
 from fsdpo_data.core import plugins
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.pair_record import PairRecord
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.steps.rewards import AGGREGATES, Aggregate, aggregate, aggregate_expr
 from fsdpo_data.steps.segment import (
     SEGMENTERS,
@@ -89,15 +92,15 @@ def test_a_build_and_pairs_use_a_plugin(run: Run, plugin_file: Path, tmp_path: P
     line = ("--limit", 3, "--samples", 2, "--segmenter", "sentence", "--workers", 2)
     line += ("--template", "terse")
     run(plugin_file, "fsdpo_data", "build", *line, "--out", built)
-    assert read_manifest(built).spec.segmenter == "sentence@2"
+    assert read_sample_settings(read_manifest(built)).segmenter == "sentence@2"
     solutions = pl.read_parquet(built / "solutions/*.parquet")["completions"].to_list()
     assert solutions == [re.split(r"(?<=\.\s)(?=\S)", "".join(steps)) for steps in solutions]
     assert max(map(len, solutions)) > 2
-    assert read_manifest(built).spec.template.name == "terse@1"
+    assert read_sample_settings(read_manifest(built)).template.name == "terse@1"
     prompts = pl.read_parquet(built / "solutions/*.parquet")["prompt"]
     assert all(prompt.startswith("Q: ") and prompt.endswith("\nA:") for prompt in prompts)
     # The plug-in is absent now.
-    assert validate(built).spec.segmenter == "sentence@2"
+    assert read_sample_settings(validate(built)).segmenter == "sentence@2"
     for command in ("validate", "inspect"):
         run(None, "fsdpo_data", command, built)
     run(None, "fsdpo_data", "export", built, "--to", "trl-stepwise", "--out", tmp_path / "rows")
@@ -107,13 +110,14 @@ def test_a_build_and_pairs_use_a_plugin(run: Run, plugin_file: Path, tmp_path: P
     line = ("--aggregate", "max", "--top", 1, "--out", paired)
     run(plugin_file, "fsdpo_data", "pair", scored, *line)
     manifest = read_manifest(paired)
-    assert manifest.spec.pair is not None and manifest.spec.pair.aggregate == "max"
+    record = manifest.get("pair", PairRecord)
+    assert isinstance(record.options, PairSpec) and record.options.aggregate == "max"
     pairs = pl.read_parquet(paired / "pairs/*.parquet")
     margins = [
         max(row["chosen_rewards"]) - max(row["rejected_rewards"]) for row in pairs.to_dicts()
     ]
-    assert manifest.pairs is not None and manifest.pairs.margin is not None
-    assert manifest.pairs.margin["mean"] == pytest.approx(sum(margins) / len(margins), abs=1e-4)
+    assert record.counts.margin is not None
+    assert record.counts.margin["mean"] == pytest.approx(sum(margins) / len(margins), abs=1e-4)
     assert validate(paired) == manifest
     for command in ("validate", "inspect"):
         run(None, "fsdpo_data", command, paired)
