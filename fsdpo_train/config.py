@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from fsdpo_data.core.options import Option, Options, check_read_options, declared_fields
-from fsdpo_data.core.registry import Registry
+from fsdpo_data.core.options import Option, Options, declared_fields
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
-from fsdpo_data.steps.rewards import DEFAULT_GAMMA
-from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES, PreferenceLoss
+from fsdpo_train.losses.loss_options import check_loss_options
+from fsdpo_train.losses.preference_losses import PreferenceSpec
 from fsdpo_train.losses.prm_losses import PRM_LOSSES, PrmLoss
 
 #: Names of the DeepSpeed configurations that come with the package.
@@ -22,23 +21,6 @@ _COMPUTE = "Memory and speed"
 _LOGGING = "Checkpoints and logs"
 
 HeadChunk = Annotated[int | None, Option(min=1, panel=_COMPUTE, default_text="by the free memory")]
-
-
-def check_loss_options(
-    options: Options, loss: PreferenceLoss | PrmLoss, losses: Registry[Any]
-) -> None:
-    """Check that the options of other losses have their defaults.
-
-    Args:
-        options: The options, whose fields include the options of all losses.
-        loss: The loss that the options name.
-        losses: The losses of this kind.
-
-    Raises:
-        InputError: if an option that the loss does not read has another value.
-    """
-    read_options = {entry.name: entry.options for entry in losses.importable_entries()}
-    check_read_options(options, "loss", [loss.name], read_options)
 
 
 @dataclass(frozen=True)
@@ -295,32 +277,6 @@ class PrmConfig(TrainConfig):
     def prm_loss(self) -> PrmLoss:
         """The registered loss."""
         return PRM_LOSSES.find(self.loss, field="loss")
-
-
-@dataclass(frozen=True)
-class PreferenceSpec(Options):
-    """The preference loss with its parameters β and γ.
-
-    Attributes:
-        loss: Name of the loss.
-        beta: Strength β of the pull towards the reference policy.
-        gamma: Inverse temperature γ of the step weights. 0 gives all steps equal weights. Larger
-            values shift weight to the best steps of chosen solutions and the worst steps of
-            rejected solutions. ``inf`` keeps only the best or worst step.
-    """
-
-    loss: Annotated[str, Option(choices=PREFERENCE_LOSSES)] = "full-step"
-    beta: Annotated[float, Option(exclusive_min=0)] = 0.05
-    gamma: Annotated[float, Option(min=0, allow_infinity=True)] = DEFAULT_GAMMA
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_loss_options(self, self.preference_loss, PREFERENCE_LOSSES)
-
-    @property
-    def preference_loss(self) -> PreferenceLoss:
-        """The registered loss."""
-        return PREFERENCE_LOSSES.find(self.loss, field="loss")
 
 
 @dataclass(frozen=True)

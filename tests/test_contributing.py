@@ -269,7 +269,8 @@ from fsdpo_data.models.resolve import MODELS
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.steps.rewards import aggregate
 from fsdpo_data.steps.segment import segmenter_name, split_steps, step_stops
-from fsdpo_train.config import PreferenceSpec, PrmConfig
+from fsdpo_train.config import PrmConfig
+from fsdpo_train.losses.preference_losses import PreferenceSpec
 
 name = segmenter_name("sentence")
 assert split_steps("One. Two! Three.", 0, name) == ["One. ", "Two! ", "Three."]

@@ -19,16 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import torch
+from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.registry import Registry
+from fsdpo_data.steps.rewards import DEFAULT_GAMMA
+from fsdpo_train.losses.loss_options import check_loss_options
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from fsdpo_train.config import PreferenceSpec
 
 
 class SolutionBatch(NamedTuple):
@@ -117,6 +118,32 @@ class PreferenceLoss:
 
 #: The preference losses by name. A module that ``--plugin`` names registers further losses.
 PREFERENCE_LOSSES = Registry("preference loss", PreferenceLoss, "fsdpo.losses")
+
+
+@dataclass(frozen=True)
+class PreferenceSpec(Options):
+    """The preference loss with its parameters β and γ.
+
+    Attributes:
+        loss: Name of the loss.
+        beta: Strength β of the pull towards the reference policy.
+        gamma: Inverse temperature γ of the step weights. 0 gives all steps equal weights. Larger
+            values shift weight to the best steps of chosen solutions and the worst steps of
+            rejected solutions. ``inf`` keeps only the best or worst step.
+    """
+
+    loss: Annotated[str, Option(choices=PREFERENCE_LOSSES)] = "full-step"
+    beta: Annotated[float, Option(exclusive_min=0)] = 0.05
+    gamma: Annotated[float, Option(min=0, allow_infinity=True)] = DEFAULT_GAMMA
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_loss_options(self, self.preference_loss, PREFERENCE_LOSSES)
+
+    @property
+    def preference_loss(self) -> PreferenceLoss:
+        """The registered loss."""
+        return PREFERENCE_LOSSES.find(self.loss, field="loss")
 
 
 def step_weights(reward_SK: Tensor, mask_SK: Tensor, gamma: float, sign: int) -> Tensor:
