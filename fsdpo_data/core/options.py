@@ -209,7 +209,7 @@ def _literal_choices(field_type: Any) -> tuple[Any, ...]:
 
 def item_type(field_type: Any) -> Any:
     """Return the type of the items of a sequence type; None for other types."""
-    if typing.get_origin(field_type) in (list, Sequence):
+    if typing.get_origin(field_type) in (list, tuple, Sequence):
         return typing.get_args(field_type)[0]
     return None
 

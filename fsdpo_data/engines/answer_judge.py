@@ -1,7 +1,7 @@
 """The judge of undecided answers: its options, its model and its format."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,11 +9,13 @@ from pydantic import Field
 
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX
 from fsdpo_data.core.errors import FsdpoError
-from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.file_model import FileModel
+from fsdpo_data.core.identity import EngineRef, ModelRef
 from fsdpo_data.core.options import Group, Option, Options
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.answer_judge_formats import (
     AnswerJudgeFormat,
+    AnswerJudgeFormatRef,
     JudgeQuestion,
     add_prompt,
     find_answer_judge_format,
@@ -24,7 +26,7 @@ from fsdpo_data.engines.load import load_selected_sampler
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.weights import resolve_judge
-from fsdpo_data.models.prompts import Template
+from fsdpo_data.models.prompts import Template, TemplateRef
 from fsdpo_data.models.resolve import ResolvedModel
 
 _PANEL = "Judge"
@@ -79,6 +81,16 @@ class AnswerJudgeOptions(Options):
                 )
 
 
+class AnswerJudgeSettings(FileModel):
+    """Everything that decides the verdicts of a judge of undecided answers."""
+
+    model: ModelRef  #: The model.
+    format: AnswerJudgeFormatRef  #: Its prompt, and how its replies are read.
+    template: TemplateRef  #: The prompt template.
+    sampling: SamplingSpec  #: The sampling settings of a reply.
+    engine: EngineRef  #: The engine.
+
+
 @dataclass(frozen=True)
 class AnswerJudge:
     """A judge of undecided answers, whose model is resolved and not loaded."""
@@ -87,22 +99,23 @@ class AnswerJudge:
     judge_format: AnswerJudgeFormat  #: Its prompt, and how its replies are read.
     template: Template  #: The prompt template.
     sampling: SamplingSpec  #: Sampling settings of a reply; ``n`` is 1.
-    engine: Mapping[str, str]  #: Name of the engine and precision of the weights, for the spec.
+    engine: EngineRef  #: The engine that runs the model.
     #: Loads the sampler. Called only if replies are missing, because loading a model is slow.
     make_sampler: Callable[[], Sampler]
     batch_size: int = 256  #: Prompts per call of the sampler.
     #: Whether the sampler stays loaded after a session, because another session uses it.
     keeps_engine: bool = False
 
-    def spec(self) -> dict[str, Any]:
-        """Return everything that decides the verdicts, as plain values."""
-        return {
-            "model": asdict(self.model),
-            "format": self.judge_format.manifest_entry(),
-            "template": self.template.manifest_entry(),
-            "sampling": self.sampling.to_json_values(),
-            "engine": dict(self.engine),
-        }
+    @property
+    def settings(self) -> AnswerJudgeSettings:
+        """Everything that decides the verdicts."""
+        return AnswerJudgeSettings(
+            model=self.model,
+            format=self.judge_format.ref,
+            template=self.template.ref,
+            sampling=self.sampling,
+            engine=self.engine,
+        )
 
     @property
     def rule(self) -> str:
@@ -158,7 +171,7 @@ def resolve_answer_judge(options: AnswerJudgeOptions) -> AnswerJudge | None:
         judge_format=judge_format,
         template=model.template,
         sampling=sampling,
-        engine=selection.spec_entry,
+        engine=selection.ref,
         make_sampler=lambda: _load_judge(selection, model),
         batch_size=selection.batch_size,
     )

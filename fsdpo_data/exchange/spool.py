@@ -12,13 +12,14 @@ from typing import IO, Any
 import orjson
 
 from fsdpo_data.core.entities import Problem
+from fsdpo_data.core.identity import SourceRef
 from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import StepLabelStats
-from fsdpo_data.dataset.run import MANIFEST_FILE, RunDir, completion_fields
+from fsdpo_data.dataset.run import MANIFEST_FILE, completion_fields
 from fsdpo_data.problems.load import ProblemSet, QuarantinedRow
+from fsdpo_data.stages.import_labels import ImportCounts
 from fsdpo_data.stages.sample import BuildSpec, seal_samples
 
 _PROBLEMS_PER_WRITE = 64  #: Problems whose solutions are in memory at a time.
@@ -76,32 +77,34 @@ class SolutionSpool:
 def seal_import(
     spool: SolutionSpool,
     spec: BuildSpec,
+    sources: Sequence[SourceRef],
     quarantined: Sequence[QuarantinedRow],
     out: Path,
     *,
     resume: bool,
     progress: Progress,
     workers: int | None = None,
-    step_labels: StepLabelStats | None = None,
+    label_counts: ImportCounts | None = None,
 ) -> Manifest:
     """Seal all solutions of a spool as the dataset ``out``.
 
     Args:
         spool: The solutions.
-        spec: The identity of the dataset.
+        spec: The options that decide the content of the dataset.
+        sources: The sources of the problems.
         quarantined: The rows that could not be used.
         out: Directory of the dataset.
         resume: Whether ``out`` may contain the unfinished import.
         progress: Receives the progress.
         workers: Processes that grade; None for one per available core.
-        step_labels: Counts of the imported step labels; None without step labels.
+        label_counts: Counts of the imported step labels; None without step labels.
 
     Raises:
         RunMismatchError: if ``out`` contains another run.
         StoreError: if the disk fails.
     """
-    source = ProblemSet(list(spool.problems.values()), list(spec.sources), [*quarantined])
-    with RunDir.open(out, spec.config(source.problems), resume=resume) as run:
+    source = ProblemSet(list(spool.problems.values()), [*sources], [*quarantined])
+    with spec.open_run(out, spec.config(source), resume=resume) as run:
         if not (out / MANIFEST_FILE).exists():
             missing_ids = [key for key in spool.problems if key not in run.line_spans]
             for start in range(0, len(missing_ids), _PROBLEMS_PER_WRITE):
@@ -114,6 +117,6 @@ def seal_import(
                 progress=progress,
                 workers=workers,
                 sample_counts=spool.counts,
-                step_labels=step_labels,
+                label_counts=label_counts,
             )
         return read_manifest(out)

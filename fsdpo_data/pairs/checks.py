@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypeAlias
 
+import pydantic
+
+from fsdpo_data.core.cost import ContinuationCounts
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import scan_parquet
 from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.pairs import statistics
-from fsdpo_data.pairs.first_error import StepPairSpec, first_low_reward
-from fsdpo_data.pairs.statistics import SIDES
+from fsdpo_data.pairs.best_worst import PairSpec
+from fsdpo_data.pairs.first_error import StepPairSettings, first_low_reward
+from fsdpo_data.pairs.statistics import SIDES, PairCounts
 from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_GAMMA
 
+#: The options of a selection of pairs in a manifest: of Step-DPO pairs, or of complete solutions.
+PairSettings: TypeAlias = Annotated[
+    StepPairSettings | PairSpec, pydantic.Field(union_mode="left_to_right")
+]
 #: Columns of solutions that the checks compare with the pairs.
 _COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
 
@@ -22,19 +30,22 @@ _COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reas
 def find_violations(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
-    spec: Mapping[str, Any],
-    pair_stats: Mapping[str, Any],
+    settings: PairSettings,
+    counts: PairCounts,
 ) -> Iterator[str]:
     """Yield one line for every broken invariant of the pairs.
 
     Args:
         pairs: Files of pairs.
         solutions: Files of solutions.
-        spec: Options of the pair selection, from the manifest.
-        pair_stats: Statistics of the pairs, from the manifest.
+        settings: Options of the pair selection, from the manifest.
+        counts: Counts of the pairs, from the manifest.
     """
-    has_step_pairs = spec.get("style") == "step-dpo"
-    violations = _step_pair_violations() if has_step_pairs else _solution_pair_violations(spec)
+    has_step_pairs = isinstance(settings, StepPairSettings)
+    if isinstance(settings, StepPairSettings):
+        violations = _step_pair_violations()
+    else:
+        violations = _solution_pair_violations(settings)
     violating_pairs: dict[str, list[str]] = {violation: [] for violation in violations}
     # The chosen side of a step pair is a continuation, not a solution of the dataset.
     sides = ("rejected",) if has_step_pairs else SIDES
@@ -48,13 +59,13 @@ def find_violations(
     for violation, ids in violating_pairs.items():
         if ids:
             yield f"{len(ids)} pairs {violation}: {summarize_list(ids)}"
-    if has_step_pairs:
-        yield from _find_misplaced_errors(pairs, _step_pair_spec(spec).threshold)
+    if isinstance(settings, StepPairSettings):
+        yield from _find_misplaced_errors(pairs, settings.pairs.threshold)
     if not any(violating_pairs.values()):
-        yield from _compare_statistics(pairs, solutions, spec, dict(pair_stats))
+        yield from _compare_counts(pairs, solutions, settings, counts)
 
 
-def _solution_pair_violations(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
+def _solution_pair_violations(spec: PairSpec) -> dict[str, pl.Expr]:
     """Return the violations of pairs whose sides are both solutions of the dataset.
 
     Each value selects the broken rows, and its key completes the sentence "N pairs …".
@@ -67,7 +78,7 @@ def _solution_pair_violations(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
         **_side_violations("rejected"),
         "contain a truncated solution": chosen_is_truncated | rejected_is_truncated,
     }
-    if spec.get("require_outcome"):
+    if spec.require_outcome:
         chosen_is_not_correct = pl.col("chosen_outcome") != "correct"
         rejected_is_not_incorrect = ~pl.col("rejected_outcome").is_in(MODEL_FAILURES)
         violation = "have a chosen solution that is not correct, or a rejected one not incorrect"
@@ -117,37 +128,30 @@ def _find_misplaced_errors(pairs: Sequence[Path], threshold: float) -> Iterator[
         )
 
 
-def _step_pair_spec(spec: Mapping[str, Any]) -> StepPairSpec:
-    """Return the options of step pairs from the manifest's section of the pairs."""
-    return StepPairSpec(
-        threshold=spec.get("threshold", 0.5),
-        max_pairs=spec.get("max_pairs"),
-        allow_unclosed=spec.get("allow_unclosed", False),
-    )
-
-
-def _compare_statistics(
+def _compare_counts(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
-    spec: Mapping[str, Any],
-    pair_stats: dict[str, Any],
+    settings: PairSettings,
+    counts: PairCounts,
 ) -> Iterator[str]:
-    """Yield a line if the statistics in the manifest differ from the statistics of the files."""
-    if spec.get("style") == "step-dpo":
-        # These statistics need the continuations, which are not part of the dataset.
-        pair_stats.pop("resampled", None)
-        computed = statistics.step_pair_statistics(pairs, solutions, _step_pair_spec(spec))
+    """Yield a line if the counts in the manifest differ from the counts of the files."""
+    if isinstance(settings, StepPairSettings):
+        # The number of continuations does not follow from the files, which do not have them.
+        resampled = counts.resampled or ContinuationCounts(prefixes=0, continuations=0)
+        computed = statistics.step_pair_statistics(pairs, solutions, settings.pairs, resampled)
     else:
-        aggregate = spec.get("aggregate", "mean")
-        is_known = aggregate in AGGREGATES
+        is_known = settings.aggregate in AGGREGATES
         computed = statistics.pair_statistics(
             pairs,
             solutions,
-            aggregate if is_known else "mean",
-            (pair_stats.get("step_weights") or {}).get("gamma", DEFAULT_GAMMA),
-            allow_unclosed=spec.get("allow_unclosed", False),
+            settings.aggregate if is_known else "mean",
+            counts.step_weights.gamma if counts.step_weights else DEFAULT_GAMMA,
+            allow_unclosed=settings.allow_unclosed,
         )
         if not is_known:  # the plug-in that defines the aggregate is absent
-            computed["margin"] = pair_stats.get("margin")
-    if computed != pair_stats:
-        yield f"the statistics of the pairs are {computed}, but the manifest has {pair_stats}"
+            computed.margin = counts.margin
+    if computed != counts:
+        yield (
+            f"the counts of the pairs are {computed.to_dict()}, but the manifest has "
+            f"{counts.to_dict()}"
+        )

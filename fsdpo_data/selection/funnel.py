@@ -5,10 +5,32 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES
+from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.dataset.manifest_sections import FilterStats, RowStats
+from fsdpo_data.core.statistics import Mean
 from fsdpo_data.selection.random_order import mix_keys
 from fsdpo_data.selection.tally import tally_index
+
+
+class RowStats(FileModel):
+    """Statistics of the rows before or after a selection."""
+
+    problems: int  #: Number of problems.
+    solutions: int  #: Number of solutions.
+    outcomes: dict[str, int]  #: Solutions by outcome.
+    accuracy: Mean  #: Accuracy of the graded solutions.
+    mixed_problems: int  #: Problems with correct and incorrect solutions.
+    unique_solutions: int  #: Distinct texts, counted per problem.
+    mean_steps: float | None  #: Mean number of steps of a solution; None without solutions.
+    mean_tokens: float | None  #: Mean number of tokens, if known.
+
+
+class FilterStats(FileModel):
+    """The rows that a filter of a selection dropped."""
+
+    name: str  #: Name of the filter, which is the option.
+    problems: int  #: Dropped problems, also those without a solution that is left.
+    solutions: int  #: Dropped solutions.
 
 
 @dataclass
@@ -118,8 +140,8 @@ def row_stats(problems: pl.DataFrame, solutions: pl.DataFrame) -> RowStats:
         problems=problems.height,
         solutions=solutions.height,
         outcomes=dict(sorted(tally.outcomes.items())),
-        accuracy=statistics["accuracy"],
-        mixed_problems=statistics["mixed_problems"],
+        accuracy=statistics.accuracy,
+        mixed_problems=statistics.mixed_problems,
         unique_solutions=tally.unique_texts,
         mean_steps=_rounded_mean(solutions["steps"]),
         mean_tokens=_rounded_mean(solutions["n_tokens"]),

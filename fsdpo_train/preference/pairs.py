@@ -95,7 +95,7 @@ def open_pairs(
     """
     pairs = open_data(data, pair_rows(loss), allow_benchmark=allow_benchmark)
     for source in pairs.sources:
-        if loss.uses_rewards and source.manifest and source.manifest.spec.has_outcome_rewards:
+        if loss.uses_rewards and source.manifest and source.manifest.has_outcome_rewards:
             raise InputError(
                 f"{source.name} has the rewards of an outcome reward model, which was trained on "
                 f"last steps only, and the loss {loss.name} weights all steps. Score with a "

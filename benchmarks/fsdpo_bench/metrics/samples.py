@@ -248,7 +248,7 @@ def _make_rewards(name: str, table: SolutionTable, row_PM: np.ndarray) -> Reward
     return Rewards(
         model=name,
         root=table.root,
-        are_probabilities=table.manifest.spec.rewards_are_probabilities,
+        are_probabilities=table.manifest.rewards_are_probabilities,
         by_aggregate={
             aggregate: rewards[aggregate].to_numpy().reshape(row_PM.shape)
             for aggregate in AGGREGATES
