@@ -58,7 +58,7 @@ def dataset_card(
         name=name,
         title=dataset_title(stages),
         revision=revision,
-        build_command=build_command(stages),
+        build_command=build_command(stages, card_data.manifest["rows"]["problems"]),
         policy=policy_argument(stages),
     )
     return front_matter(_metadata(card_data)) + body
@@ -81,7 +81,7 @@ def dataset_title(stages: StageEntries) -> str:
     return f"Step-annotated solutions by {stages['sample']['options']['model']['name']}"
 
 
-def build_command(stages: StageEntries) -> str:
+def build_command(stages: StageEntries, n_problems: int) -> str:
     """Return the command that samples the solutions again; empty if they were not sampled here."""
     sampled = stages["sample"]["options"]
     sources = stages["problems"]["options"]["sources"]
@@ -91,7 +91,7 @@ def build_command(stages: StageEntries) -> str:
         "model": pinned_name(sampled["model"]),
         "problems": [pinned_name(source) for source in sources],
         "split": sources[0]["split"],
-        "limit": stages["problems"]["counts"]["problems"],
+        "limit": n_problems,
         "template": template_option(sampled["template"]),
         "samples": sampled["sampling"]["n"],
         **sampling_options(sampled["sampling"]),

@@ -1,4 +1,4 @@
-"""The cost of the work on a dataset, and the number of continuations."""
+"""The cost of the work on a dataset."""
 
 from __future__ import annotations
 
@@ -22,13 +22,6 @@ class Cost(FileModel):
             prm_calls=self.prm_calls + other.prm_calls,
             seconds=round(self.seconds + other.seconds, 3),
         )
-
-
-class ContinuationCounts(FileModel):
-    """The number of continuations that a stage sampled, or of critiques of a judge."""
-
-    prefixes: int  #: Prefixes that were continued, or prompts of the judge.
-    continuations: int  #: Continuations or critiques in total.
 
 
 NO_COST = Cost(tokens=0, prm_calls=0, seconds=0.0)  #: The cost of a stage that runs no model.

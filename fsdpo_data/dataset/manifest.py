@@ -41,6 +41,8 @@ class StageCounts(FileModel):
     """The counts of a stage. Each stage adds its own."""
 
     failed: int = 0  #: Items that the engine of the stage refused.
+    #: Input rows that could not be used, by reason.
+    quarantined: dict[str, int] = Field(default_factory=dict)
 
 
 class StageRecord(FileModel, Generic[OptionsT, CountsT]):
@@ -80,13 +82,6 @@ class SolutionStats(FileModel):
     stopped_thoughts: int = 0  #: Other solutions without an end, which stopped in their thinking.
     unique_solutions: int  #: Distinct texts, counted per problem.
     tokens_per_second: float | None  #: Sampled tokens per second; None without a time.
-
-
-class ThinkingStats(FileModel):
-    """Statistics of the solutions that contain thinking."""
-
-    closed: int  #: Solutions whose thinking ended.
-    unclosed: int  #: Solutions whose thinking did not end.
 
 
 class FileEntry(FileModel):
@@ -137,7 +132,8 @@ class Manifest(FileModel):
     labels: dict[str, int]  #: Steps by the value of ``labels``; ``steps`` is the total.
     grader_rules: dict[str, int]  #: Solutions by the grader's rule that decided their outcome.
     statistics: SolutionStats  #: Statistics of the solutions.
-    thinking: ThinkingStats | None = None  #: Set if solutions contain thinking.
+    #: Solutions that contain thinking, by ``closed`` and ``unclosed``.
+    thinking: dict[str, int] = Field(default_factory=dict)
     cost: Cost  #: Cost of all stages, also of those whose results other stages replaced.
     files: list[FileEntry]  #: Parquet files; the file of ``problems`` comes first.
     #: Plug-ins that were loaded in any stage.

@@ -50,18 +50,8 @@ class ProblemSettings(FileModel):
     digest: str  #: Digest of the ids of the problems, in their order.
 
 
-class ProblemCounts(StageCounts):
-    """The counts of the problems. A subclass may count more; its fields are kept."""
-
-    model_config = pydantic.ConfigDict(extra="allow")
-
-    problems: int  #: Number of problems.
-    #: Input rows that could not be used, by reason.
-    quarantined: dict[str, int] = pydantic.Field(default_factory=dict)
-
-
 #: The entry of the problems.
-ProblemsRecord: TypeAlias = StageRecord[ProblemSettings, ProblemCounts]
+ProblemsRecord: TypeAlias = StageRecord[ProblemSettings, StageCounts]
 
 
 class SearchSettings(FileModel):
@@ -188,7 +178,7 @@ def problem_settings(source: ProblemSet) -> ProblemSettings:
 def problem_record(source: ProblemSet) -> ProblemsRecord:
     """Return the entry of problems, with the number of unusable input rows by reason."""
     reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined_rows)
-    counts = ProblemCounts(problems=len(source.problems), quarantined=dict(sorted(reasons.items())))
+    counts = StageCounts(quarantined=dict(sorted(reasons.items())))
     return ProblemsRecord(name=PROBLEMS_STAGE, options=problem_settings(source), counts=counts)
 
 
@@ -211,7 +201,7 @@ def make_manifest(records: Sequence[AnyRecord], files: list[FileEntry], tally: T
         labels=tally.label_counts(),
         grader_rules=dict(sorted(tally.grader_rules.items())),
         statistics=tally.statistics(),
-        thinking=tally.thinking_stats(),
+        thinking=tally.thinking_counts(),
         cost=sum((record.cost for record in records), NO_COST),
         files=files,
         plugins=merge_plugins(),

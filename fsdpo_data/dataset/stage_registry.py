@@ -12,7 +12,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from fsdpo_cards.render import code_span, render_text
 
@@ -32,13 +32,7 @@ StageOptionsT = TypeVar("StageOptionsT", bound="StageOptions")
 NEW_DATASET = "DATASET"
 
 
-class StageSummary(NamedTuple):
-    """What the summary of a dataset says about a stage."""
-
-    rows: Sequence[tuple[str, str]]  #: Name and value of each row.
-    warnings: Sequence[str] = ()  #: One sentence for each number that suggests a mistake.
-
-
+Row: TypeAlias = tuple[str, str]  #: Name and value of a row of the summary.
 #: The counts of a distribution, as (label, count).
 Distribution: TypeAlias = list[tuple[str, int]]
 
@@ -53,7 +47,9 @@ class StageDescription(Generic[RecordT]):
     card_row: str = ""
     failed_items: str = "items"  #: What the engine of the stage can refuse, for messages.
     #: Function that returns the rows of the summary; None for no rows.
-    summarize: Callable[[RecordT, Manifest], StageSummary] | None = None
+    summarize: Callable[[RecordT, Manifest], Sequence[Row]] | None = None
+    #: Function that returns a sentence for each number that suggests a mistake; None for none.
+    warn: Callable[[RecordT], Sequence[str]] | None = None
     #: Function that returns the distributions of the card by title, from the entry, the directory
     #: and the manifest; None for no distribution.
     plot: Callable[[RecordT, Path, Manifest], Mapping[str, Distribution]] | None = None
@@ -118,13 +114,6 @@ def describe_stages(manifest: Manifest) -> Iterator[tuple[StageDescription[Any],
         description = find_description(record.name)
         if description is not None:
             yield description, manifest.get(record.name, description.record)
-
-
-def summarize_stages(manifest: Manifest) -> Iterator[StageSummary]:
-    """Yield what the summary says about each stage of a dataset."""
-    for description, record in describe_stages(manifest):
-        if description.summarize is not None:
-            yield description.summarize(record, manifest)
 
 
 def plot_stages(root: Path, manifest: Manifest) -> dict[str, Distribution]:

@@ -19,10 +19,8 @@ from fsdpo_data.dataset.stage_records import (
     SampleRecord,
     SampleSettings,
 )
-from fsdpo_data.dataset.stage_registry import describe_failures, summarize_stages
+from fsdpo_data.dataset.stage_registry import Row, describe_failures, describe_stages
 from fsdpo_data.models.prompts import TEMPLATES
-
-Row = tuple[str, str]  #: Name and value of a row.
 
 
 def summary_rows(manifest: Manifest) -> list[Row]:
@@ -34,8 +32,9 @@ def summary_rows(manifest: Manifest) -> list[Row]:
     if has_grades(manifest):
         rows.append(("step labels", _describe_labels(manifest.labels)))
     rows += _solution_rows(manifest)
-    for summary in summarize_stages(manifest):
-        rows += summary.rows
+    for entry, record in describe_stages(manifest):
+        if entry.summarize is not None:
+            rows += entry.summarize(record, manifest)
     return rows
 
 
@@ -127,9 +126,8 @@ def _solution_rows(manifest: Manifest) -> Iterator[Row]:
     )
     yield "unique", f"{unique:,}  ({format_percent(unique / n_solutions)})"
     yield "tokens", format_tokens(manifest.cost.tokens) + rate_text
-    if manifest.thinking is not None:
-        thinking = manifest.thinking
-        yield "thinking", f"{thinking.closed:,} closed, {thinking.unclosed:,} never ended"
+    if thinking := manifest.thinking:
+        yield "thinking", f"{thinking['closed']:,} closed, {thinking['unclosed']:,} never ended"
     quarantined = manifest.get(PROBLEMS_STAGE, ProblemsRecord).counts.quarantined
     if quarantined:
         yield "quarantined", join_counts(quarantined)
@@ -179,6 +177,7 @@ def dataset_warnings(manifest: Manifest) -> list[str]:
         warnings.append("no problem has correct and incorrect solutions to pair")
     if labelled and positive < labelled / 20:
         warnings.append("under 5 % of the step labels are positive")
-    for summary in summarize_stages(manifest):
-        warnings += summary.warnings
+    for entry, record in describe_stages(manifest):
+        if entry.warn is not None:
+            warnings += entry.warn(record)
     return warnings

@@ -15,18 +15,9 @@ from fsdpo_data.core.entities import (
     Solution,
 )
 from fsdpo_data.core.statistics import Mean, mean_rate, wilson_interval
-from fsdpo_data.dataset.manifest import SolutionStats, ThinkingStats
+from fsdpo_data.dataset.manifest import SolutionStats
 
 _LABEL_BY_OUTCOME = {"correct": "positive", **dict.fromkeys(MODEL_FAILURES, "negative")}
-
-
-class OutcomeStatistics(NamedTuple):
-    """The statistics of :class:`SolutionStats` that depend on outcomes."""
-
-    accuracy: Mean  #: Accuracy of the graded solutions.
-    pass_at_k: Mean  #: Fraction of problems with a correct solution.
-    solved_problems: int  #: Problems with a correct solution.
-    mixed_problems: int  #: Problems with correct and incorrect solutions.
 
 
 class GradedCount(NamedTuple):
@@ -106,31 +97,23 @@ class Tally:
         """Return the steps by label for the manifest, with the total as ``steps``."""
         return {"steps": self.labels.total(), **dict(sorted(self.labels.items()))}
 
-    def outcome_statistics(self) -> OutcomeStatistics:
-        """Derive the statistics that depend on outcomes.
+    def thinking_counts(self) -> dict[str, int]:
+        """Return the solutions with thinking that is ``closed`` or ``unclosed``; empty without."""
+        counts = self.thinking
+        return {name: counts[name] for name in ("closed", "unclosed")} if counts else {}
+
+    def statistics(self) -> SolutionStats:
+        """Return the manifest's statistics of the solutions.
 
         The samples of one problem are not independent, so the 95 % intervals are over problems.
         """
         graded_problems = [count for count in self.graded_counts if count.graded]
         is_solved = [count.correct > 0 for count in graded_problems]
-        return OutcomeStatistics(
+        return SolutionStats(
             accuracy=_mean_over_problems(graded_problems),
             pass_at_k=mean_rate(is_solved).round(6),
             solved_problems=sum(is_solved),
             mixed_problems=sum(0 < count.correct < count.graded for count in graded_problems),
-        )
-
-    def thinking_stats(self) -> ThinkingStats | None:
-        """Return the statistics of the thinking; None if no solution contains thinking."""
-        counts = self.thinking
-        if not counts:
-            return None
-        return ThinkingStats(closed=counts["closed"], unclosed=counts["unclosed"])
-
-    def statistics(self) -> SolutionStats:
-        """Return the manifest's statistics of the solutions."""
-        return SolutionStats(
-            **self.outcome_statistics()._asdict(),
             truncated=self.truncated,
             stopped_thoughts=self.stopped_thoughts,
             unique_solutions=self.unique_texts,

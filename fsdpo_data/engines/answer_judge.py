@@ -15,7 +15,6 @@ from fsdpo_data.core.options import Group, Option, Options
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.answer_judge_formats import (
     AnswerJudgeFormat,
-    AnswerJudgeFormatRef,
     JudgeQuestion,
     add_prompt,
     find_answer_judge_format,
@@ -85,7 +84,9 @@ class AnswerJudgeSettings(FileModel):
     """Everything that decides the verdicts of a judge of undecided answers."""
 
     model: ModelRef  #: The model.
-    format: AnswerJudgeFormatRef  #: Its prompt, and how its replies are read.
+    format: str  #: Name of its prompt and of the way in which its replies are read.
+    format_digest: str  #: Digest of the fields of the format that decide the verdicts.
+    prompt_sha256: str  #: SHA-256 of the prompt, before values replace the names in braces.
     template: TemplateRef  #: The prompt template.
     sampling: SamplingSpec  #: The sampling settings of a reply.
     engine: EngineRef  #: The engine.
@@ -111,7 +112,9 @@ class AnswerJudge:
         """Everything that decides the verdicts."""
         return AnswerJudgeSettings(
             model=self.model,
-            format=self.judge_format.ref,
+            format=self.judge_format.name,
+            format_digest=self.judge_format.digest,
+            prompt_sha256=self.judge_format.prompt_digest,
             template=self.template.ref,
             sampling=self.sampling,
             engine=self.engine,

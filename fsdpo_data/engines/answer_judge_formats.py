@@ -21,7 +21,6 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 from pydantic import Field
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_file
 from fsdpo_data.core.options import Options
@@ -51,14 +50,6 @@ _DESCRIPTION_FIELDS = ("name", "models", "prompt_source", "prompt_commit", "prom
 #: The decision of a judge. ``undecided``: the judge read the answer, and did not decide.
 JudgeDecision = Literal["correct", "incorrect", "undecided"]
 _DECISIONS: tuple[JudgeDecision, ...] = get_args(JudgeDecision)
-
-
-class AnswerJudgeFormatRef(FileModel):
-    """A reference to an :class:`AnswerJudgeFormat`, as files name it."""
-
-    name: str  #: Name of the format.
-    digest: str  #: Digest of the fields that decide the verdicts.
-    prompt_sha256: str  #: SHA-256 of the prompt, before values replace the names in braces.
 
 
 class JudgeQuestion(NamedTuple):
@@ -152,13 +143,6 @@ class AnswerJudgeFormat(Options):
     def prompt_digest(self) -> str:
         """SHA-256 of the prompt, before values replace the names in braces."""
         return hashlib.sha256(self.prompt.encode()).hexdigest()
-
-    @property
-    def ref(self) -> AnswerJudgeFormatRef:
-        """The name and the digests of the format, as files name it."""
-        return AnswerJudgeFormatRef(
-            name=self.name, digest=self.digest, prompt_sha256=self.prompt_digest
-        )
 
     def render(self, item: JudgeQuestion, special_tokens: Collection[str] = ()) -> str:
         """Return the prompt for an answer, without the chat format of the judge.

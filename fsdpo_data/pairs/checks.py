@@ -8,7 +8,6 @@ from typing import Annotated, TypeAlias
 
 import pydantic
 
-from fsdpo_data.core.cost import ContinuationCounts
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import scan_parquet
@@ -136,9 +135,10 @@ def _compare_counts(
 ) -> Iterator[str]:
     """Yield a line if the counts in the manifest differ from the counts of the files."""
     if isinstance(settings, StepPairSettings):
-        # The number of continuations does not follow from the files, which do not have them.
-        resampled = counts.resampled or ContinuationCounts(prefixes=0, continuations=0)
-        computed = statistics.step_pair_statistics(pairs, solutions, settings.pairs, resampled)
+        # The number of continued prefixes does not follow from the files, which do not have them.
+        computed = statistics.step_pair_statistics(
+            pairs, solutions, settings.pairs, counts.continued_prefixes
+        )
     else:
         is_known = settings.aggregate in AGGREGATES
         computed = statistics.pair_statistics(

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Self, TypeAlias
 
 import pydantic
 
-from fsdpo_data.core.cost import ContinuationCounts
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.lazy import pl
@@ -62,12 +61,12 @@ class PairCounts(FileModel):
     length: dict[str, Number | None]  #: Lengths of the chosen and the rejected side.
     #: Rewards and weights of the last steps; None for Step-DPO, and if no solution has several.
     step_weights: StepWeightStats | None = None
-    resampled: ContinuationCounts | None = None  #: The continuations of Step-DPO.
+    continued_prefixes: int = 0  #: Prefixes that were continued; 0 for pairs of solutions.
 
     @pydantic.model_validator(mode="after")
     def _check_lengths(self) -> Self:
         keys = {f"chosen_{self.unit}", f"rejected_{self.unit}"}
-        if not self.resampled:
+        if self.first_error is None:
             keys |= {"chosen_steps", "rejected_steps", "chosen_longer", "chosen_shorter"}
         if missing_keys := sorted(keys - self.length.keys()):
             raise ValueError(f"length lacks {', '.join(missing_keys)}")
@@ -253,7 +252,7 @@ def step_pair_statistics(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
     spec: StepPairSpec,
-    resampled: ContinuationCounts,
+    continued_prefixes: int,
 ) -> PairCounts:
     """Compute the statistics of Step-DPO pairs, whose sides differ in one step.
 
@@ -261,7 +260,7 @@ def step_pair_statistics(
         pairs: Files of pairs.
         solutions: Files of the solutions from which the pairs come.
         spec: The options of the selection.
-        resampled: The continuations from which the chosen sides come.
+        continued_prefixes: Number of prefixes whose continuations give the chosen sides.
 
     Returns:
         The counts. ``solutions`` counts incorrect solutions by :data:`DROP_REASONS`;
@@ -292,7 +291,7 @@ def step_pair_statistics(
         },
         first_error=_rounded_mean(step_numbers),
         length=_step_length_statistics(chosen_lengths, rejected_lengths),
-        resampled=resampled,
+        continued_prefixes=continued_prefixes,
     )
 
 

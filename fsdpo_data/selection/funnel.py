@@ -25,12 +25,11 @@ class RowStats(FileModel):
     mean_tokens: float | None  #: Mean number of tokens, if known.
 
 
-class FilterStats(FileModel):
-    """The rows that a filter of a selection dropped."""
+class SelectionSize(FileModel):
+    """The number of rows that a filter of a selection drops, or that a split has."""
 
-    name: str  #: Name of the filter, which is the option.
-    problems: int  #: Dropped problems, also those without a solution that is left.
-    solutions: int  #: Dropped solutions.
+    problems: int  #: Problems; a filter also drops those without a solution that is left.
+    solutions: int  #: Solutions.
 
 
 @dataclass
@@ -40,12 +39,12 @@ class Funnel:
     Attributes:
         problems: Rows of :attr:`~fsdpo_data.selection.row_index.RowIndex.problems`.
         solutions: Rows of :attr:`~fsdpo_data.selection.row_index.RowIndex.solutions`.
-        counts: The dropped rows of each filter, in order.
+        dropped: The dropped rows of each filter, by its option, in order.
     """
 
     problems: pl.DataFrame
     solutions: pl.DataFrame
-    counts: list[FilterStats] = field(default_factory=list)
+    dropped: dict[str, SelectionSize] = field(default_factory=dict)
 
     def keep_problems(self, name: str, condition: pl.Expr | pl.Series) -> None:
         """Keep the problems that a condition holds for, and their solutions.
@@ -69,12 +68,9 @@ class Funnel:
         problems = problems.join(
             solutions.select("problem").unique(), on="problem", how="semi", maintain_order="left"
         )
-        self.counts.append(
-            FilterStats(
-                name=name,
-                problems=self.problems.height - problems.height,
-                solutions=self.solutions.height - solutions.height,
-            )
+        self.dropped[name] = SelectionSize(
+            problems=self.problems.height - problems.height,
+            solutions=self.solutions.height - solutions.height,
         )
         self.problems = problems
         self.solutions = solutions
@@ -135,7 +131,7 @@ class Funnel:
 def row_stats(problems: pl.DataFrame, solutions: pl.DataFrame) -> RowStats:
     """Return the statistics of indexed problems and solutions."""
     tally = tally_index(solutions)
-    statistics = tally.outcome_statistics()
+    statistics = tally.statistics()
     return RowStats(
         problems=problems.height,
         solutions=solutions.height,

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from fsdpo_data.answers import Grader
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.cost import ContinuationCounts, Cost
+from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Outcome, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
@@ -234,11 +234,6 @@ class ContinuationSampler:
                 grader,
                 grade_thinking=grading.grade_thinking,
             )
-
-    def count_continuations(self, run: RunDir) -> ContinuationCounts:
-        """Return the number of continued prefixes, and of their continuations."""
-        n_prefixes = len(run.line_spans)
-        return ContinuationCounts(prefixes=n_prefixes, continuations=n_prefixes * self.sampling.n)
 
     def measure_cost(self, run: RunDir) -> Cost:
         """Return the cost of the continuations."""

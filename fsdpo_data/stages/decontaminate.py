@@ -29,8 +29,8 @@ from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.dataset.stage_registry import (
     STAGES_WITHOUT_COMMAND,
+    Row,
     StageDescription,
-    StageSummary,
 )
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.engines.options import Resume
@@ -377,12 +377,12 @@ def _training_problems(options: DecontaminateOptions) -> Sequence[Problem]:
     return source.problems
 
 
-def _summarize(record: OverlapRecord, manifest: Manifest) -> StageSummary:
+def _summarize(record: OverlapRecord, manifest: Manifest) -> list[Row]:
     """Return the row of the summary."""
     counts = record.counts
     names = ", ".join(benchmark.name for benchmark in counts.benchmarks)
     text = f"{counts.contaminated:,} of {counts.problems:,} problems overlap with {names}"
-    return StageSummary([("in benchmarks", text)])
+    return [("in benchmarks", text)]
 
 
 STAGES_WITHOUT_COMMAND.register(

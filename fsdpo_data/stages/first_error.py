@@ -228,17 +228,19 @@ class FirstErrorStage(Stage):
         manifest = draft.manifest
         with self._search(draft) as search:
             draft.rewrite_config("solutions", phase="count", transform=search.add_labels)
-            continuations = self.continuation_sampler.count_continuations(search.run)
+            n_prefixes = len(search.run.line_spans)
             cost = self.continuation_sampler.measure_cost(search.run)
             n_failed = len(self.continuation_sampler.open_failures(search.run))
         files = draft.current_files("solutions")
         all_prefixes = {prefix.id for prefix in list_step_prefixes(files)}
         manifest.labels = count_labels(files)
-        n_saved_prefixes = len(all_prefixes) - continuations.prefixes - n_failed
+        n_saved_prefixes = len(all_prefixes) - n_prefixes - n_failed
+        searched, undecided = _count_searched(files)
         counts = RolloutCounts(
-            continuations=continuations,
+            prefixes=n_prefixes,
             labels=label_stats(files, is_searched=True),
-            **_search_counts(files),
+            searched_solutions=searched,
+            undecided_solutions=undecided,
             saved_continuations=self.continuation_sampler.sampling.n * n_saved_prefixes,
             failed=n_failed,
         )
@@ -286,11 +288,11 @@ def _wrong_solutions(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
                     yield row
 
 
-def _search_counts(files: list[Path]) -> dict[str, int]:
+def _count_searched(files: list[Path]) -> tuple[int, int]:
     """Return the number of wrong solutions with steps, and of those without labels."""
     is_wrong = pl.col("outcome").is_in(MODEL_FAILURES) & (pl.col("completions").list.len() > 0)
     counts = scan_rows("solutions", files).select(
-        searched_solutions=is_wrong.sum(),
-        undecided_solutions=(is_wrong & pl.col("labels").is_null()).sum(),
+        searched=is_wrong.sum(), undecided=(is_wrong & pl.col("labels").is_null()).sum()
     )
-    return collect_rows(counts).row(0, named=True)
+    searched, undecided = collect_rows(counts).row(0)
+    return searched, undecided

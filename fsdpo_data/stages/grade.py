@@ -37,7 +37,7 @@ from fsdpo_data.dataset.stage_records import (
     GradeRecord,
     GradeSettings,
 )
-from fsdpo_data.dataset.stage_registry import STAGES, StageEntry, StageSummary
+from fsdpo_data.dataset.stage_registry import STAGES, Row, StageEntry
 from fsdpo_data.dataset.summary import format_mean
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.answer_judge import (
@@ -65,7 +65,7 @@ class RegradeCounts:
 
     def accuracy_of_grader(self) -> Mean:
         """Return the accuracy without the decisions of a judge."""
-        return self.grader_tally.outcome_statistics().accuracy
+        return self.grader_tally.statistics().accuracy
 
 
 @dataclass(frozen=True)
@@ -161,9 +161,10 @@ def _set_outcome_counts(manifest: Manifest, tally: Tally) -> None:
     manifest.outcomes = dict(sorted(tally.outcomes.items()))
     manifest.labels = tally.label_counts()
     manifest.grader_rules = dict(sorted(tally.grader_rules.items()))
-    manifest.statistics = manifest.statistics.model_copy(
-        update=tally.outcome_statistics()._asdict()
-    )
+    statistics = tally.statistics()
+    names = ("accuracy", "pass_at_k", "solved_problems", "mixed_problems")
+    for name in names:
+        setattr(manifest.statistics, name, getattr(statistics, name))
 
 
 def regrade_table(
@@ -307,12 +308,12 @@ def _describe_changes(manifest: Manifest) -> str:
     return "\n".join([f"{title}{grader} (columns)", *table])
 
 
-def _summarize(record: GradeRecord, manifest: Manifest) -> StageSummary:
+def _summarize(record: GradeRecord, manifest: Manifest) -> list[Row]:
     """Return the row of the summary about the judge, if there is one."""
     settings = record.options.answer_judge
     stats = record.counts.answer_judge
     if settings is None or stats is None:
-        return StageSummary([])
+        return []
     accuracy = "–"
     if stats.accuracy_without_judge is not None:
         accuracy = format_mean(stats.accuracy_without_judge)
@@ -321,7 +322,7 @@ def _summarize(record: GradeRecord, manifest: Manifest) -> StageSummary:
         f"{stats.correct:,} correct, {stats.incorrect:,} incorrect, {stats.undecided:,} still "
         f"undecided ({stats.unreadable:,} unreadable replies); accuracy without it {accuracy}"
     )
-    return StageSummary([("answer judge", text)])
+    return [("answer judge", text)]
 
 
 STAGES.register(

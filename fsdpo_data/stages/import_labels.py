@@ -13,8 +13,8 @@ from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage_registry import (
     STAGES_WITHOUT_COMMAND,
     Distribution,
+    Row,
     StageDescription,
-    StageSummary,
 )
 
 IMPORT_STAGE = "import"  #: Name of the import of step labels.
@@ -40,14 +40,14 @@ class ImportCounts(StageCounts):
 ImportRecord: TypeAlias = StageRecord[ImportSettings, ImportCounts]
 
 
-def _summarize(record: ImportRecord, manifest: Manifest) -> StageSummary:
+def _summarize(record: ImportRecord, manifest: Manifest) -> list[Row]:
     """Return the row of the summary."""
     counts = record.counts
     text = (
         f"{record.options.format}: {counts.right:,} right and {counts.wrong:,} wrong steps, from "
         f"{counts.rows:,} rows"
     )
-    return StageSummary([("imported labels", text)])
+    return [("imported labels", text)]
 
 
 def _plot(record: ImportRecord, root: Path, manifest: Manifest) -> dict[str, Distribution]:

@@ -105,10 +105,12 @@ class JudgeStage(Stage):
                         totals.update(self._manifest_counts(solution.row, solution.votes))
             if manifest.labels_are_searched:
                 manifest.labels = count_labels(draft.current_files("solutions"))
-            counts = JudgeCounts(
-                continuations=self.critique_sampler.count_continuations(run),
-                **{name: int(total) for name, total in totals.items()},
-                failed=len(self.critique_sampler.open_failures(run)),
+            counts = JudgeCounts.model_validate(
+                {
+                    "prompts": len(run.line_spans),
+                    "failed": len(self.critique_sampler.open_failures(run)),
+                    **{name: int(total) for name, total in totals.items()},
+                }
             )
             return self.make_record(counts, self.critique_sampler.measure_cost(run))
 

@@ -34,8 +34,8 @@ from fsdpo_data.dataset.stage_registry import (
     NEW_DATASET,
     STAGES,
     Distribution,
+    Row,
     StageEntry,
-    StageSummary,
 )
 from fsdpo_data.dataset.summary import divide
 from fsdpo_data.engines.options import FailureOptions, Shard
@@ -121,7 +121,7 @@ class LabelStage(Stage):
             if manifest.labels_are_searched:
                 manifest.labels = count_labels(files)  # outcome labels again
             counts = RolloutCounts(
-                continuations=sampler.count_continuations(run),
+                prefixes=len(run.line_spans),
                 labels=label_stats(files, is_searched=False),
                 failed=len(sampler.open_failures(run)),
             )
@@ -165,7 +165,8 @@ def format_rollout_cost(manifest: Manifest) -> str:
     rollouts = record.counts
     if not isinstance(rollouts, RolloutCounts):
         return ""
-    continued = rollouts.continuations
+    n = record.options.continuations.sampling.n
+    n_continuations = rollouts.prefixes * n
     tokens = record.cost.tokens
     cost = "an unknown number of tokens"
     if tokens is not None:
@@ -175,15 +176,15 @@ def format_rollout_cost(manifest: Manifest) -> str:
             cost += f", {ratio:.1f} times the tokens of sampling the solutions"
     saved = ""
     if rollouts.saved_continuations is not None:
-        total = continued.continuations + rollouts.saved_continuations
+        total = n_continuations + rollouts.saved_continuations
         share = rollouts.saved_continuations / max(1, total)
         saved = (
             f"; labels of all steps would need {total:,} continuations, so the search saved "
             f"{rollouts.saved_continuations:,} ({share:.1%})"
         )
     return (
-        f"N={record.options.continuations.sampling.n}: {continued.continuations:,} continuations "
-        f"of {continued.prefixes:,} prefixes, {cost}{saved}; outcome labels (N=1) need no tokens"
+        f"N={n}: {n_continuations:,} continuations of {rollouts.prefixes:,} prefixes, "
+        f"{cost}{saved}; outcome labels (N=1) need no tokens"
     )
 
 
@@ -345,11 +346,11 @@ def _consensus_settings(options: LabelOptions) -> LabelSettings | None:
     return record.options
 
 
-def _summarize(record: LabelRecord, manifest: Manifest) -> StageSummary:
+def _summarize(record: LabelRecord, manifest: Manifest) -> list[Row]:
     """Return the rows of the summary."""
     counts = record.counts
     if isinstance(counts, JudgeCounts):
-        return StageSummary(judge_rows(record.options, counts))
+        return judge_rows(record.options, counts)
     n = record.options.continuations.sampling.n
     disagreements = format_percent(divide(counts.labels.disagreements, counts.labels.steps))
     if record.options.search is not None:
@@ -357,7 +358,7 @@ def _summarize(record: LabelRecord, manifest: Manifest) -> StageSummary:
             "first error",
             f"searched in {counts.searched_solutions:,} wrong solutions "
             f"({counts.undecided_solutions:,} without a result) with {n} per probed step; "
-            f"{counts.continuations.continuations:,} continuations, "
+            f"{counts.prefixes * n:,} continuations, "
             f"{counts.saved_continuations:,} saved; "
             f"{disagreements} of the labels differ from the outcome label",
         )
@@ -367,7 +368,7 @@ def _summarize(record: LabelRecord, manifest: Manifest) -> StageSummary:
             f"{n} per step before the last, which has the outcome; {counts.labels.steps:,} steps, "
             f"of which {disagreements} differ from the outcome label at a threshold of 0.5",
         )
-    return StageSummary([row])
+    return [row]
 
 
 def _plot(record: LabelRecord, root: Path, manifest: Manifest) -> dict[str, Distribution]:

@@ -6,7 +6,6 @@ from typing import Annotated, Literal, TypeAlias
 
 import pydantic
 
-from fsdpo_data.core.cost import ContinuationCounts
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.sampling import ContinuationSettings
 from fsdpo_data.dataset.manifest import StageCounts, StageRecord
@@ -29,7 +28,7 @@ class LabelSettings(FileModel):
 class RolloutCounts(StageCounts):
     """Statistics of the labels from continuations."""
 
-    continuations: ContinuationCounts  #: The continuations.
+    prefixes: int  #: Prefixes that were continued.
     labels: LabelStats  #: The labels.
     #: Wrong solutions in which the first error was searched; None without a search.
     searched_solutions: int | None = None
@@ -42,7 +41,7 @@ class RolloutCounts(StageCounts):
 class JudgeCounts(StageCounts):
     """Statistics of the judge's majority votes; see :mod:`fsdpo_data.stages.judge`."""
 
-    continuations: ContinuationCounts  #: The prompts of the judge as prefixes, and its critiques.
+    prompts: int  #: Prompts of the judge; equal solutions have one prompt.
     solutions: int  #: Judged solutions; the judge reads equal texts once.
     unreadable: int  #: Critiques without a readable vote.
     without_vote: int = 0  #: Solutions without a vote, which get no step labels.

@@ -22,10 +22,10 @@ from fsdpo_data.dataset.plots import count_tenths
 from fsdpo_data.dataset.schema import arrow_schema, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
 from fsdpo_data.dataset.stage_records import PairRecord
-from fsdpo_data.dataset.stage_registry import STAGES, Distribution, StageEntry, StageSummary
+from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
 from fsdpo_data.dataset.summary import divide, format_tokens, join_counts
 from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
-from fsdpo_data.pairs.first_error import StepPairSpec
+from fsdpo_data.pairs.first_error import StepPairSettings, StepPairSpec
 from fsdpo_data.pairs.statistics import (
     PairCounts,
     StepWeightStats,
@@ -243,23 +243,20 @@ def _make_step_pair_stage(options: PairOptions, step_dpo: StepPairOptions) -> St
     )
 
 
-def _summarize(record: PairRecord, manifest: Manifest) -> StageSummary:
-    """Return the rows of the summary, and a warning about the weights of the last steps."""
+def _summarize(record: PairRecord, manifest: Manifest) -> list[Row]:
+    """Return the rows of the summary."""
     counts = record.counts
-    if counts.resampled:
-        return StageSummary(_step_pair_rows(record))
+    if isinstance(record.options, StepPairSettings):
+        return _step_pair_rows(record, record.options)
     rows = _solution_pair_rows(counts)
-    warnings = []
     if counts.step_weights:
         rows += _step_weight_rows(counts.step_weights)
-        warnings = _step_weight_warnings(counts.step_weights)
-    return StageSummary(rows, warnings)
+    return rows
 
 
-def _step_pair_rows(record: PairRecord) -> list[tuple[str, str]]:
+def _step_pair_rows(record: PairRecord, settings: StepPairSettings) -> list[Row]:
     """Return the rows of Step-DPO pairs."""
     counts = record.counts
-    assert counts.resampled is not None
     length = counts.length
     # "incorrect" is the total; the other keys count the solutions that give no pair.
     left_out = {
@@ -267,7 +264,6 @@ def _step_pair_rows(record: PairRecord) -> list[tuple[str, str]]:
         for reason, count in counts.solutions.items()
         if count and reason != "incorrect"
     }
-    n = counts.resampled.continuations // max(1, counts.resampled.prefixes)
     return [
         ("pairs", f"{counts.pairs:,} of {counts.problems['used']:,} problems"),
         (
@@ -277,7 +273,8 @@ def _step_pair_rows(record: PairRecord) -> list[tuple[str, str]]:
         ),
         (
             "resampled",
-            f"{n} continuations of {counts.resampled.prefixes:,} prefixes, "
+            f"{settings.continuations.sampling.n} continuations of {counts.continued_prefixes:,} "
+            "prefixes, "
             f"{format_tokens(record.cost.tokens)} tokens",
         ),
         (
@@ -288,7 +285,7 @@ def _step_pair_rows(record: PairRecord) -> list[tuple[str, str]]:
     ]
 
 
-def _solution_pair_rows(counts: PairCounts) -> list[tuple[str, str]]:
+def _solution_pair_rows(counts: PairCounts) -> list[Row]:
     """Return the rows of pairs of complete solutions."""
     problems = counts.problems
     length = counts.length
@@ -321,7 +318,7 @@ def _solution_pair_rows(counts: PairCounts) -> list[tuple[str, str]]:
     ]
 
 
-def _step_weight_rows(statistics: StepWeightStats) -> list[tuple[str, str]]:
+def _step_weight_rows(statistics: StepWeightStats) -> list[Row]:
     """Return the mean rewards and weights of the last steps of both sides."""
     rewards = [_join_numbers(side.reward) for side in (statistics.chosen, statistics.rejected)]
     weights = [_join_numbers(side.weight) for side in (statistics.chosen, statistics.rejected)]
@@ -341,8 +338,11 @@ def _join_numbers(numbers: Sequence[float]) -> str:
     return ", ".join(f"{number:.2f}" for number in numbers)
 
 
-def _step_weight_warnings(statistics: StepWeightStats) -> list[str]:
+def _warn(record: PairRecord) -> list[str]:
     """Return a sentence if the weight of the last step depends on the side of the pair."""
+    statistics = record.counts.step_weights
+    if statistics is None:
+        return []
     chosen = statistics.chosen.weight[0]
     rejected = statistics.rejected.weight[0]
     if abs(chosen - rejected) <= MAX_WEIGHT_DIFFERENCE:
@@ -374,6 +374,7 @@ STAGES.register(
         name="pair",
         record=PairRecord,
         summarize=_summarize,
+        warn=_warn,
         plot=_plot,
         options_class=PairOptions,
         make_stage=make_pair_stage,

@@ -23,7 +23,7 @@ from fsdpo_data.dataset.manifest import SCORE_STAGE, AnyRecord, Manifest, StageC
 from fsdpo_data.dataset.plots import count_tenths
 from fsdpo_data.dataset.schema import read_table, replace_column, scan_rows, write_parquet
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
-from fsdpo_data.dataset.stage_registry import STAGES, Distribution, StageEntry, StageSummary
+from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
 from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard
 from fsdpo_data.engines.registry import SCORERS
 from fsdpo_data.engines.resolved import ResolvedRewardModel, resolve_reward_model
@@ -318,8 +318,8 @@ def _make_stage(options: ScoreOptions) -> ScoreStage:
     return ScoreStage(resolve_reward_model(prm, options.engine), options.failure_policy)
 
 
-def summarize_rewards(record: StageRecord[Any, RewardCounts], manifest: Manifest) -> StageSummary:
-    """Return the summary of a stage that wrote step rewards."""
+def summarize_rewards(record: StageRecord[Any, RewardCounts], manifest: Manifest) -> list[Row]:
+    """Return the row of the summary about step rewards."""
     counts = record.counts
     aggregate, ranking = counts.main_ranking
     ranking_text = ""
@@ -332,11 +332,15 @@ def summarize_rewards(record: StageRecord[Any, RewardCounts], manifest: Manifest
             f"(AUC by {aggregate} reward within {ranking.n:,} problems)"
         )
     unscored_text = f", {counts.unscored:,} too long to score" if counts.unscored else ""
-    warnings = []
+    return [("step rewards", f"{counts.scored:,} solutions{unscored_text}{ranking_text}")]
+
+
+def warn_of_rewards(record: StageRecord[Any, RewardCounts]) -> list[str]:
+    """Return a sentence if the rewards may tell nothing."""
+    _, ranking = record.counts.main_ranking
     if ranking.ci95 and ranking.ci95.low <= 0.5:
-        warnings.append("rewards may rank correct over incorrect solutions no better than chance")
-    row = ("step rewards", f"{counts.scored:,} solutions{unscored_text}{ranking_text}")
-    return StageSummary([row], warnings)
+        return ["rewards may rank correct over incorrect solutions no better than chance"]
+    return []
 
 
 def plot_rewards(
@@ -361,6 +365,7 @@ STAGES.register(
         record=ScoreRecord,
         failed_items="solutions without rewards",
         summarize=summarize_rewards,
+        warn=warn_of_rewards,
         plot=plot_rewards,
         options_class=ScoreOptions,
         make_stage=_make_stage,

@@ -17,7 +17,6 @@ from pydantic import Field
 from fsdpo_data.core.command_line import given_values
 from fsdpo_data.core.entities import Outcome
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Option
@@ -35,11 +34,11 @@ from fsdpo_data.dataset.stage_records import (
     ProblemsRecord,
     SampleRecord,
 )
-from fsdpo_data.dataset.stage_registry import STAGES, StageEntry, StageSummary
+from fsdpo_data.dataset.stage_registry import STAGES, Row, StageEntry
 from fsdpo_data.dataset.summary import format_mean
 from fsdpo_data.dataset.validate import explain_damage
 from fsdpo_data.selection.expressions import parse_condition
-from fsdpo_data.selection.funnel import FilterStats, Funnel, RowStats
+from fsdpo_data.selection.funnel import Funnel, RowStats, SelectionSize
 from fsdpo_data.selection.number_range import NumberRange, parse_range
 from fsdpo_data.selection.random_order import REST, assign_splits
 from fsdpo_data.selection.row_index import (
@@ -221,34 +220,19 @@ class SelectOptions(StageOptions):
         return fractions
 
 
-class SelectSettings(FileModel):
-    """Everything that determines the rows of a selection."""
-
-    options: dict[str, Any]  #: The given options, by name.
-    seed: int  #: Seed of the random choices.
-    part: str | None = None  #: The split that the dataset has; None without splits.
-
-
-class SplitStats(FileModel):
-    """The size of a split."""
-
-    problems: int  #: Number of problems.
-    solutions: int  #: Number of solutions.
-
-
 class SelectionCounts(StageCounts):
     """The rows of a selection from a dataset."""
 
     available: RowStats  #: The rows of the parent dataset.
     selected: RowStats  #: The selected rows; with splits, of all splits together.
-    filters: list[FilterStats]  #: The dropped rows of each filter, in order.
+    filters: dict[str, SelectionSize]  #: The dropped rows of each filter, in order.
     #: Problems without a graded solution, which have no pass rate; None without that filter.
     without_pass_rate: int | None = None
-    splits: dict[str, SplitStats] | None = None  #: Size of each split; None without splits.
+    splits: dict[str, SelectionSize] | None = None  #: Size of each split; None without splits.
 
 
 #: The entry of a selection.
-SelectRecord: TypeAlias = StageRecord[SelectSettings, SelectionCounts]
+SelectRecord: TypeAlias = StageRecord[dict[str, Any], SelectionCounts]
 
 
 @dataclass(frozen=True)
@@ -259,7 +243,7 @@ class Selection:
     problems: pl.DataFrame  #: The chosen problems, with the column ``split``.
     solutions: pl.DataFrame  #: The chosen solutions, with the column ``split``.
     counts: SelectionCounts  #: The rows before and after the choice.
-    settings: SelectSettings  #: The options that determine the rows.
+    options: dict[str, Any]  #: The options that determine the rows, and the seed.
 
 
 def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Selection:
@@ -305,11 +289,11 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
     counts = SelectionCounts(
         available=available,
         selected=funnel.rows(),
-        filters=funnel.counts,
+        filters=funnel.dropped,
         without_pass_rate=without_pass_rate,
         splits=_split_stats(options, problems, solutions),
     )
-    return Selection(source, problems, solutions, counts, _settings(options, against))
+    return Selection(source, problems, solutions, counts, _row_options(options, against))
 
 
 def _condition(options: SelectOptions, name: str) -> Any:
@@ -402,15 +386,15 @@ def _check_not_empty(funnel: Funnel) -> None:
     """Raise an InputError with the counts of all filters if no solution is left."""
     if funnel.solutions.is_empty():
         lines = [
-            f"  {count.name} dropped {count.problems:,} problems and {count.solutions:,} solutions"
-            for count in funnel.counts
+            f"  {name} dropped {size.problems:,} problems and {size.solutions:,} solutions"
+            for name, size in funnel.dropped.items()
         ]
         raise InputError("no solution is left. Loosen one of the filters:\n" + "\n".join(lines))
 
 
 def _split_stats(
     options: SelectOptions, problems: pl.DataFrame, solutions: pl.DataFrame
-) -> dict[str, SplitStats] | None:
+) -> dict[str, SelectionSize] | None:
     """Return the size of each split; None without splits.
 
     Raises:
@@ -429,22 +413,20 @@ def _split_stats(
                 "are left. Choose another fraction or another `seed`.",
             )
         n_solutions = solutions.filter(pl.col("split") == name).height
-        stats[name] = SplitStats(problems=n_problems, solutions=n_solutions)
+        stats[name] = SelectionSize(problems=n_problems, solutions=n_solutions)
     return stats
 
 
-def _settings(options: SelectOptions, against: Sequence[BenchmarkRef]) -> SelectSettings:
-    """Return the options that determine the rows."""
+def _row_options(options: SelectOptions, against: Sequence[BenchmarkRef]) -> dict[str, Any]:
+    """Return the given options that determine the rows, and the seed."""
     values = given_values(options)
-    for name in ("data", "out", "dry_run", "resume"):
+    for name in ("data", "out", "dry_run", "resume", "part"):
         values.pop(name, None)
     if against:
         values["against"] = [benchmark.to_dict() for benchmark in against]
     if options.per_problem is not None:
         values["stratify"] = options.stratify
-    for name in ("seed", "part"):  # both have their own key
-        values.pop(name, None)
-    return SelectSettings(options=to_json_values(values), seed=options.seed)
+    return to_json_values({**values, "seed": options.seed})
 
 
 @dataclass(frozen=True)
@@ -457,9 +439,10 @@ class SelectStage(Stage):
     selection: Selection  #: The chosen rows.
     split: str = ""  #: The split that is written; empty without splits.
 
-    def options(self) -> SelectSettings:
-        """Return the options of the selection."""
-        return self.selection.settings.model_copy(update={"part": self.split or None})
+    def options(self) -> dict[str, Any]:
+        """Return the options of the selection; ``part`` is the split that the dataset has."""
+        part = {"part": self.split} if self.split else {}
+        return {"options": self.selection.options, **part}
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Write the rows, and describe them in the manifest."""
@@ -505,11 +488,10 @@ def update_manifest(
     manifest.statistics = tally.statistics().model_copy(
         update={"tokens_per_second": manifest.statistics.tokens_per_second}
     )
-    manifest.thinking = tally.thinking_stats()
+    manifest.thinking = tally.thinking_counts()
     ids = problems["problem_id"].to_list()
     record = manifest.get(PROBLEMS_STAGE, ProblemsRecord)
     record.options.digest = digest(ids)
-    record.counts.problems = len(ids)
     manifest.put(record)
     sampled = manifest.get(SAMPLE_STAGE, SampleRecord)
     n = int(solutions.group_by("problem").len()["len"].max())  # type: ignore[arg-type]
@@ -543,7 +525,7 @@ def _update_stage_counts(manifest: Manifest, files: list[Path], solutions: pl.Da
     graded = manifest.get(GRADE_STAGE, GradeRecord)
     if graded.counts.answer_judge is not None:
         grader_tally = tally_index(solutions.filter(~pl.col("is_judged")))
-        accuracy = grader_tally.outcome_statistics().accuracy
+        accuracy = grader_tally.statistics().accuracy
         graded.counts.answer_judge.accuracy_without_judge = accuracy
         manifest.put(graded)
     imported = manifest.find(IMPORT_STAGE, ImportRecord)
@@ -595,9 +577,9 @@ def describe_selection(manifest: Manifest) -> str:
 def format_selection(stats: SelectionCounts) -> str:
     """Return the dropped rows of each filter, and the statistics before and after, as lines."""
     lines = [
-        f"{count.name.replace('_', ' ')}: dropped {count.problems:,} problems, "
-        f"{count.solutions:,} solutions"
-        for count in stats.filters
+        f"{name.replace('_', ' ')}: dropped {size.problems:,} problems, "
+        f"{size.solutions:,} solutions"
+        for name, size in stats.filters.items()
     ]
     if stats.without_pass_rate:
         lines.append(
@@ -631,14 +613,14 @@ def _format_mean(mean: float | None) -> str:
     return "unknown" if mean is None else f"{mean:,.1f}"
 
 
-def _summarize(record: SelectRecord, manifest: Manifest) -> StageSummary:
+def _summarize(record: SelectRecord, manifest: Manifest) -> list[Row]:
     """Return the row of the summary."""
     available = record.counts.available
     text = (
         f"of {available.problems:,} problems and {available.solutions:,} solutions with an "
         f"accuracy of {format_mean(available.accuracy)}"
     )
-    return StageSummary([("selection", text)])
+    return [("selection", text)]
 
 
 STAGES.register(
@@ -651,7 +633,8 @@ STAGES.register(
         record=SelectRecord,
         summarize=_summarize,
         card_row="| selection | {% for name, value in options.items() %}"
-        "{{ name | replace('_', ' ') }} {{ value | string | code }}, {% endfor %}seed {{ seed }}"
+        "{{ name | replace('_', ' ') }} {{ value | string | code }}"
+        "{{ ', ' if not loop.last }}{% endfor %}"
         "{% if part is defined %}; split {{ part | code }}{% endif %} |",
         describe_result=describe_selection,
     )

@@ -124,14 +124,14 @@ class StepPairStage(BasePairStage):
         with sampler.sample_continuations(draft, FOLDER, list_prefixes) as run:
             with sampler.open_grader(draft, run, self.workers) as grade_continuations:
                 draft.add_pairs(partial(self._pair_table, grade_continuations, segmenter))
-            resampled = sampler.count_continuations(run)
+            n_prefixes = len(run.line_spans)
             cost = sampler.measure_cost(run)
         pair_files = draft.current_files("pairs")
-        counts = step_pair_statistics(pair_files, files, self.pair_spec, resampled)
+        counts = step_pair_statistics(pair_files, files, self.pair_spec, n_prefixes)
         if not counts.pairs:
             raise InputError(
-                f"{draft.parent_root}: none of {resampled.continuations} continuations of "
-                f"{resampled.prefixes} prefixes is correct. Sample more with `continuations`."
+                f"{draft.parent_root}: none of {n_prefixes * sampler.sampling.n} continuations of "
+                f"{n_prefixes} prefixes is correct. Sample more with `continuations`."
             )
         draft.manifest.rows.pairs = counts.pairs
         return self.make_record(counts, cost)

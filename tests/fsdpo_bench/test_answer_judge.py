@@ -249,5 +249,5 @@ def test_a_served_judge_on_the_command_line(tmp_path: Path) -> None:
     ]
     config = json.loads((out / "config.json").read_text())
     assert config["answer_judge"]["model"] == {"name": "tiny", "revision": "served"}
-    assert config["answer_judge"]["format"]["name"] == "chat"
+    assert config["answer_judge"]["format"] == "chat"
     assert url not in json.dumps(config)

@@ -137,10 +137,10 @@ def test_labels_counts_and_saved_continuations(tmp_path: Path) -> None:
     assert early == [bad, end] and silent == [end] and empty == []
     stats = stage_counts(manifest, "label")
     assert len(oracle.prompts) == len(set(oracle.prompts)) == stats["prefixes"] == 4
-    assert (stats["continuations"], stats["saved_continuations"]) == (8, 14)
+    assert stats["saved_continuations"] == 14
     assert (stats["searched_solutions"], stats["undecided_solutions"]) == (3, 0)
     # The search labels 4 steps of the first solution otherwise than its outcome does.
-    assert (stats["steps"], stats["label_disagreements"]) == (15, 4)
+    assert (stats["labels"]["steps"], stats["labels"]["disagreements"]) == (15, 4)
     assert stage_options(manifest, "label")["search"] == "first-error"
     assert manifest["labels"] == {"steps": 15, "positive": 10, "negative": 5, "unlabelled": 0}
     assert oracle.loads == 1, "all rounds share a sampler"

@@ -103,10 +103,13 @@ def test_the_first_wrong_step_becomes_labels(tmp_path: Path) -> None:
     statistics = stage_counts(manifest, "label")
     assert (statistics["solutions"], statistics["no_error"], statistics["unreadable"]) == (3, 2, 0)
     assert "correct_with_error" not in statistics
-    assert statistics["continuations"] == 3
+    assert statistics["prompts"] == 3
     assert stage_entry(manifest, "label")["cost"]["tokens"] == 30
     spec = stage_options(manifest, "label")
-    assert spec["judge"]["name"] == "processbench" and spec["model"]["name"] == "reads"
+    assert (
+        spec["judge"]["name"] == "processbench"
+        and spec["continuations"]["model"]["name"] == "reads"
+    )
     old_solutions, new_solutions = (
         pl.read_parquet(tmp_path / name / "solutions/*.parquet") for name in ("run", "out")
     )
@@ -135,7 +138,7 @@ def test_votes_become_counts_and_ties_go_to_the_first_vote(tmp_path: Path) -> No
         1,
         1,
     )
-    sampled = stage_options(manifest, "label")["sampling"]
+    sampled = stage_options(manifest, "label")["continuations"]["sampling"]
     assert (sampled["n"], sampled["temperature"], sampled["top_p"]) == (5, 1.0, 0.9)
 
 
@@ -197,8 +200,10 @@ def test_consensus_keeps_solutions_with_equal_labels(tmp_path: Path) -> None:
         statistics["kept_solutions"],
         statistics["dropped_solutions"],
     ) == (6, 2, 4)
-    assert stage_options(manifest, "label")["consensus"]["model"]["name"] == "fixed"
-    assert "steps" not in statistics
+    assert (
+        stage_options(manifest, "label")["consensus"]["continuations"]["model"]["name"] == "fixed"
+    )
+    assert "labels" not in statistics
     # Written files no longer have the Monte-Carlo counts; a resumed run reads them in the parent.
     (tmp_path / "out/manifest.json").unlink()
     assert (

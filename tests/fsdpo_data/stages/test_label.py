@@ -44,14 +44,14 @@ def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
     assert wrong == [{"n": 4, "n_correct": 1}, {"n": 1, "n_correct": 0}]
     assert silent == [{"n": 1, "n_correct": 0}] and empty == []
     statistics = stage_counts(manifest, "label")
-    assert (statistics["prefixes"], statistics["continuations"]) == (2, 8)
+    assert statistics["prefixes"] == 2
     source_tokens = json.loads((tmp_path / "run/manifest.json").read_text())["cost"]["tokens"]
     cost = {"tokens": 80, "prm_calls": 0, "seconds": 4.0}
     assert stage_entry(manifest, "label")["cost"] == cost
-    assert (statistics["steps"], statistics["label_disagreements"]) == (5, 0)
+    assert (statistics["labels"]["steps"], statistics["labels"]["disagreements"]) == (5, 0)
     assert (
         manifest["cost"]["tokens"] == source_tokens + 80
-        and stage_options(manifest, "label")["sampling"]["n"] == 4
+        and stage_options(manifest, "label")["continuations"]["sampling"]["n"] == 4
     )
     card = (tmp_path / "mc/README.md").read_text()
     plot = card.partition("Steps by fraction of correct continuations:")[2].split("```")[1]
@@ -64,7 +64,7 @@ def test_half_right_continuations_count_as_right(tmp_path: Path) -> None:
     small_build(tmp_path / "run", problem_set(1))
     manifest = label_with_rollouts(tmp_path / "run", tmp_path / "mc", n=2)
     assert rollouts(tmp_path / "mc")[1][0] == {"n": 2, "n_correct": 1}
-    assert stage_counts(manifest, "label")["label_disagreements"] == 1
+    assert stage_counts(manifest, "label")["labels"]["disagreements"] == 1
 
 
 def test_outcome_labels_stay_next_to_the_counts(tmp_path: Path) -> None:

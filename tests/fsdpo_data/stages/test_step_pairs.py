@@ -168,7 +168,7 @@ def test_incorrect_solutions_are_counted_by_result(
         "not_corrected": 0,
     }
     assert stage_counts(manifest, "pair")["first_error"] == 1.5
-    assert stage_counts(manifest, "pair")["resampled"] == {"prefixes": 2, "continuations": 8}
+    assert stage_counts(manifest, "pair")["continued_prefixes"] == 2
     assert stage_entry(manifest, "pair")["cost"]["tokens"] == 56
     source_cost = json.loads((source / "manifest.json").read_text())["cost"]
     assert manifest["cost"]["tokens"] == source_cost["tokens"] + 56
