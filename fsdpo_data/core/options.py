@@ -68,6 +68,10 @@ class Group:
     prefix: str = ""
 
 
+#: Validation context of options in a file, which may name things of absent plug-ins.
+FROM_FILE = "from file"
+
+
 def split_docstring(options_class: type) -> tuple[str, str]:
     """Return the summary of an option class, and its section ``Examples:``."""
     docstring = inspect.cleandoc(options_class.__doc__ or "")
@@ -154,6 +158,8 @@ class Options(BaseModel, metaclass=OptionsType):
     @classmethod
     def _check_value(cls, value: Any, info: ValidationInfo) -> Any:
         option = field_option(cls.model_fields[str(info.field_name)])
+        if info.context == FROM_FILE:
+            return value
         for item in value if isinstance(value, tuple) else (value,):
             if option.choices is not None and item is not None and item not in option.choices:
                 raise unknown_name_error("", item, option.choices)

@@ -19,6 +19,7 @@ from fsdpo_data.core.errors import FsdpoError, SchemaError
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import digest, file_sha256
 from fsdpo_data.core.input_files import parse_json, read_file
+from fsdpo_data.core.options import FROM_FILE
 from fsdpo_data.core.plugins import PluginRef, loaded_plugins
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.core.statistics import Mean
@@ -200,7 +201,7 @@ class Manifest(FileModel):
 
     def _convert(self, record: RawRecord, model: type[RecordT]) -> RecordT:
         try:
-            return model.model_validate_json(json.dumps(record.to_dict()))
+            return model.model_validate_json(json.dumps(record.to_dict()), context=FROM_FILE)
         except ValidationError as error:
             raise _invalid_manifest_error(
                 self._location, _describe_errors(error, f"stages.{record.name}")

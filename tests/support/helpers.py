@@ -14,7 +14,7 @@ from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.identity import EngineRef, ModelRef, SourceRef, digest
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import ContinuationSettings, SamplingSpec
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.stage import Stage
@@ -93,6 +93,10 @@ def build_job(
         make_sampler=make_sampler,
         **options,
     )
+
+
+def continuation_settings(model: ModelRef, sampling: SamplingSpec) -> ContinuationSettings:
+    return ContinuationSettings(model=model, sampling=sampling, engine=REPLAY)
 
 
 def stage_entry(manifest: dict[str, Any], name: str) -> dict[str, Any]:
@@ -177,9 +181,7 @@ def label_with_rollouts(
     manifest = read_manifest(source)
     chosen = sampler or PartlyRightSampler()
     continuer = ContinuationSampler(
-        chosen.model,
-        continuation_sampling(manifest, n, seed=1),
-        REPLAY,
+        continuation_settings(chosen.model, continuation_sampling(manifest, n, seed=1)),
         lambda: chosen,
         batch_size=options.pop("batch", 2),
     )

@@ -14,6 +14,7 @@ from fsdpo_bench.run_folder import BenchmarkEntry
 from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.input_files import read_file
+from fsdpo_data.core.options import FROM_FILE
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import Interval, Mean, MeanDifference
 from fsdpo_data.dataset.stage_records import AnswerJudgeStats, GradeSettings, SampleSettings
@@ -287,7 +288,7 @@ def read_results(file: Path) -> Results:
         InputError: if the file is not a ``results.json`` of this release.
     """
     try:
-        return Results.model_validate_json(read_file(file))
+        return Results.model_validate_json(read_file(file), context=FROM_FILE)
     except (OSError, pydantic.ValidationError) as error:
         raise InputError(
             f"{file}: expected results that `fsdpo-bench run` wrote ({error}). Write them again "

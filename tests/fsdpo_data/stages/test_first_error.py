@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 from fakes import FixedSampler
 from helpers import (
-    REPLAY,
+    continuation_settings,
     derive,
     problem_set,
     rollouts,
@@ -79,9 +79,9 @@ class Oracle:
 
 def make_stage(source: Path, oracle: Oracle, *, full: bool = False, batch: int = 2) -> Any:
     sampler = ContinuationSampler(
-        oracle.model,
-        continuation_sampling(read_manifest(source), 2, seed=1),
-        REPLAY,
+        continuation_settings(
+            oracle.model, continuation_sampling(read_manifest(source), 2, seed=1)
+        ),
         oracle.load,
         batch_size=batch,
     )
@@ -333,8 +333,7 @@ def test_the_search_finds_the_step_that_people_found(
     spec = sample_settings(n=1).model_copy(update={"segmenter": "recorded"})
     small_build(tmp_path / "run", people.problems, sampling=spec, make_sampler=lambda: people)
     sampling = continuation_sampling(read_manifest(tmp_path / "run"), 1, seed=1)
-    engine = {"name": "replay", "dtype": "auto"}
-    sampler = ContinuationSampler(people.model, sampling, engine, lambda: people)
+    sampler = ContinuationSampler(continuation_settings(people.model, sampling), lambda: people)
     manifest = derive(tmp_path / "run", tmp_path / "out", FirstErrorStage(sampler))
     searched_labels = pl.read_parquet(tmp_path / "out/solutions/*.parquet")["labels"].to_list()
     assert [len(row) for row in searched_labels] == [len(steps) for steps in people.steps]

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from fakes import FixedSampler
 from helpers import (
-    REPLAY,
+    continuation_settings,
     derive,
     problem_set,
     rollouts,
@@ -83,7 +83,7 @@ def label_with_judge(
     consensus = options.pop("consensus", None)
     batch = options.pop("batch", 2)
     judge_sampler = ContinuationSampler(
-        chosen.model, sampling, REPLAY, lambda: chosen, batch_size=batch
+        continuation_settings(chosen.model, sampling), lambda: chosen, batch_size=batch
     )
     stage = JudgeStage(judge_sampler, JUDGE_FORMAT, RECORDED_TEMPLATE, consensus)
     return derive(source, out, stage, **options)
@@ -174,7 +174,7 @@ def test_consensus_keeps_solutions_with_equal_labels(tmp_path: Path) -> None:
     continuations |= {f"{prefix}43.\n": [wrong, right] for prefix in prefixes}
     continues = FixedSampler(continuations)
     continuation_sampler = ContinuationSampler(
-        continues.model, SamplingSpec(n=2), REPLAY, lambda: continues
+        continuation_settings(continues.model, SamplingSpec(n=2)), lambda: continues
     )
     derive_dataset(
         tmp_path / "run",

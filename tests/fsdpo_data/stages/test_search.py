@@ -121,6 +121,14 @@ def test_ids_name_the_search_its_reward_model_and_its_segmenter(tmp_path: Path) 
     assert fewer_samples.sampling_id == specs[1].sampling_id
 
 
+def test_a_search_by_the_aggregate_of_an_absent_plugin_is_read(tmp_path: Path) -> None:
+    manifest = search_build(tmp_path)
+    [record] = [record for record in manifest.stages if record.name == "sample"]
+    record.options["search"]["beam"]["aggregate"] = "absent"
+    search = read_sample_settings(manifest).search
+    assert search is not None and search.beam.aggregate == "absent"
+
+
 def test_the_cost_of_a_search_belongs_to_a_search(tmp_path: Path) -> None:
     manifest = search_build(tmp_path)
     [file] = tmp_path.glob("solutions/*.parquet")
@@ -253,7 +261,7 @@ def test_a_search_on_the_command_line_and_in_python(
     search = read_sample_settings(dataset.manifest).search
     assert search is not None
     scoring = dataset.manifest.get("score", ScoreRecord).options
-    assert search.prm.revision == scoring.prm.revision
+    assert search.reward_model == scoring
     assert (search.sampler, search.beam.b1, search.beam.b2) == ("beam", 3, 2)
     rewards = solutions(dataset.path)["step_rewards"]
     scored = dataset.score(prm=str(prm), out=tmp_path / "scored")

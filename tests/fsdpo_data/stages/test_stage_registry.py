@@ -121,10 +121,11 @@ def test_the_row_of_an_absent_stage_lists_its_values(dataset: Path) -> None:
 
 
 def test_the_row_of_a_judge_names_votes(dataset: Path) -> None:
-    options: dict[str, object] = {
+    continuations = {
         "sampling": {"n": 4, "temperature": 1.0},
         "model": {"name": "m", "revision": "r"},
     }
+    options: dict[str, object] = {"continuations": continuations}
     manifest = add_stage(read_manifest(dataset), "label", **options)
     assert "Monte-Carlo: 4 continuations of each step by `m`" in card_rows(manifest)[0]
     manifest = add_stage(manifest, "label", **options, judge={"name": "j"})

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from helpers import (
+    continuation_settings,
     problem_set,
     sample_settings,
     small_build,
@@ -125,8 +126,9 @@ def make_step_pairs(
     chosen = sampler or TableSampler(TEXTS)
     manifest = read_manifest(source)
     sampling = continuation_sampling(manifest, 4, seed=2)
-    engine = {"name": "replay", "dtype": "auto"}
-    continuer = ContinuationSampler(chosen.model, sampling, engine, lambda: chosen, batch_size=1)
+    continuer = ContinuationSampler(
+        continuation_settings(chosen.model, sampling), lambda: chosen, batch_size=1
+    )
     stage = StepPairStage(StepPairSpec(**spec), continuer)
     target = source.parent / out
     result = derive_dataset(source, target, [stage], progress=LineProgress(), resume=resume)
