@@ -125,7 +125,7 @@ def _solution_rows(manifest: Manifest) -> Iterator[Row]:
         f"{n_unfinished:,}  ({format_percent(n_unfinished / n_solutions)}){stopped_text}",
     )
     yield "unique", f"{unique:,}  ({format_percent(unique / n_solutions)})"
-    yield "tokens", format_tokens(manifest.cost.tokens) + rate_text
+    yield "tokens", format_amount(manifest.cost.tokens) + rate_text
     if thinking := manifest.thinking:
         yield "thinking", f"{thinking['closed']:,} closed, {thinking['unclosed']:,} never ended"
     quarantined = manifest.get(PROBLEMS_STAGE, ProblemsRecord).counts.quarantined
@@ -138,11 +138,6 @@ def _solution_rows(manifest: Manifest) -> Iterator[Row]:
 def format_mean(mean: Mean) -> str:
     """Return a mean of values in [0, 1] with its interval, in per cent."""
     return format_percent(mean.value, mean.ci95)
-
-
-def format_tokens(tokens: int | None) -> str:
-    """Return a number of tokens, which may be unknown."""
-    return "unknown" if tokens is None else format_amount(tokens)
 
 
 def divide(part: float, total: int) -> float | None:

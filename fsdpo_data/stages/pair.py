@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from fsdpo_cards.render import format_percent
+from fsdpo_cards.render import format_amount, format_percent
 from pydantic import Field
 
 from fsdpo_data.core.command_line import command_parameters
@@ -23,7 +23,7 @@ from fsdpo_data.dataset.schema import arrow_schema, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
 from fsdpo_data.dataset.stage_records import PairRecord
 from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
-from fsdpo_data.dataset.summary import divide, format_tokens, join_counts
+from fsdpo_data.dataset.summary import divide, join_counts
 from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
 from fsdpo_data.pairs.first_error import StepPairSettings, StepPairSpec
 from fsdpo_data.pairs.statistics import (
@@ -275,7 +275,7 @@ def _step_pair_rows(record: PairRecord, settings: StepPairSettings) -> list[Row]
             "resampled",
             f"{settings.continuations.sampling.n} continuations of {counts.continued_prefixes:,} "
             "prefixes, "
-            f"{format_tokens(record.cost.tokens)} tokens",
+            f"{format_amount(record.cost.tokens)} tokens",
         ),
         (
             "first error",

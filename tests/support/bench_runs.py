@@ -136,6 +136,7 @@ def write_dataset(
     prm: str | None = None,
     is_probability: bool = True,
     beam: tuple[int, int] | None = None,
+    grader: str = GRADER_NAME,
     **changes: Any,
 ) -> Path:
     """Write a sealed dataset.
@@ -147,6 +148,7 @@ def write_dataset(
         prm: Name of the reward model; None without step rewards.
         is_probability: Whether the rewards are probabilities.
         beam: b1 and b2 of the search; None without a search.
+        grader: Full name of the grader.
         changes: Other settings of the samples.
     """
     unique_problems = {problem.id: problem for problem in problems}
@@ -184,7 +186,7 @@ def write_dataset(
         ),
         GradeRecord(
             name=GRADE_STAGE,
-            options=GradeSettings(grader=GRADER_NAME, labels="outcome@1"),
+            options=GradeSettings(grader=grader, labels="outcome@1"),
             writes=["outcome"],
             counts=GradeCounts(),
         ),

@@ -19,6 +19,7 @@ from fsdpo_data.agreement.kappa import cohen_kappa, kappa_interval, measure_agre
 from fsdpo_data.agreement.labels import LabellerName
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.dataset.manifest import AnyRecord
+from fsdpo_data.dataset.stage import Stage
 from fsdpo_data.exchange.formats import get_step_label_format
 from fsdpo_data.exchange.step_label_import import import_dataset
 
@@ -112,7 +113,7 @@ def test_the_name_of_a_labeller(tmp_path: Path) -> None:
     assert LabellerName.parse("runs/a:b") == (Path("runs/a:b"), None)
 
 
-class RewardStage:
+class RewardStage(Stage):
     """A stage that writes given step rewards, problem by problem."""
 
     name = "test-rewards"
