@@ -32,12 +32,13 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.sampling import DeclaredSampling, SamplingSpec
 from fsdpo_data.core.urls import check_url, is_url
+from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets
 from fsdpo_data.dataset.html_page import dataset_page
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import local_copy, local_paths
 from fsdpo_data.dataset.schema import CONFIGS, ColumnSummary, scan_rows, summarize_columns
-from fsdpo_data.dataset.stage import StageOptions, derive_dataset
+from fsdpo_data.dataset.stage import StageOptions
 from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage, validate

@@ -6,12 +6,11 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fsdpo_data.core.options import Option, Options, check_read_options, field_option
-from fsdpo_data.core.registry import Registry
+from fsdpo_data.core.options import Option, Options, field_option
 from fsdpo_data.dataset.benchmark_problems import AllowBenchmark
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
-from fsdpo_data.steps.rewards import DEFAULT_GAMMA
-from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES, PreferenceLoss
+from fsdpo_train.losses.loss_options import check_loss_options
+from fsdpo_train.losses.preference_losses import PreferenceSpec
 from fsdpo_train.losses.prm_losses import PRM_LOSSES, PrmLoss
 
 #: Names of the DeepSpeed configurations that come with the package.
@@ -27,23 +26,6 @@ LearningRate = Annotated[float, Field(gt=0), Option(flags=("--lr", "--learning-r
 HeadChunk = Annotated[
     int | None, Field(ge=1), Option(panel=_COMPUTE, default_text="by the free memory")
 ]
-
-
-def check_loss_options(
-    options: Options, loss: PreferenceLoss | PrmLoss, losses: Registry[Any]
-) -> None:
-    """Check that the options of other losses have their defaults.
-
-    Args:
-        options: The options, whose fields include the options of all losses.
-        loss: The loss that the options name.
-        losses: The losses of this kind.
-
-    Raises:
-        InputError: if an option that the loss does not read has another value.
-    """
-    read_options = {entry.name: entry.options for entry in losses.importable_entries()}
-    check_read_options(options, "loss", [loss.name], read_options)
 
 
 class TrainConfig(Options):
@@ -313,7 +295,7 @@ class PrmConfig(TrainConfig):
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
         super().model_post_init(context)
-        check_loss_options(self, self.prm_loss, PRM_LOSSES)
+        check_loss_options(self, self.prm_loss.name, PRM_LOSSES)
         if self.last_step_only and self.label_positions == "token":
             raise self.field_error(
                 "last_step_only",
@@ -325,30 +307,6 @@ class PrmConfig(TrainConfig):
     def prm_loss(self) -> PrmLoss:
         """The registered loss."""
         return PRM_LOSSES.find(self.loss, field="loss")
-
-
-class PreferenceSpec(Options):
-    """The preference loss with its parameters β and γ."""
-
-    loss: Annotated[str, Option(choices=PREFERENCE_LOSSES)] = "full-step"
-    """Name of the loss."""
-    beta: Annotated[float, Field(gt=0)] = 0.05
-    """Strength β of the pull towards the reference policy."""
-    gamma: Annotated[float, Field(ge=0, allow_inf_nan=True)] = DEFAULT_GAMMA
-    """Inverse temperature γ of the step weights. 0 gives all steps equal weights. Larger values
-    shift weight to the best steps of chosen solutions and the worst steps of rejected solutions.
-    ``inf`` keeps only the best or worst step.
-    """
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Refuse options that contradict each other."""
-        super().model_post_init(context)
-        check_loss_options(self, self.preference_loss, PREFERENCE_LOSSES)
-
-    @property
-    def preference_loss(self) -> PreferenceLoss:
-        """The registered loss."""
-        return PREFERENCE_LOSSES.find(self.loss, field="loss")
 
 
 class DpoConfig(PreferenceSpec, TrainConfig):

@@ -191,7 +191,7 @@ def _measure_temperature(
         "temperature": temperature,
         "problems": n_problems,
         "samples": samples,
-        "accuracy": statistics.accuracy.correct / n_solutions,
+        "accuracy": dataset.manifest.outcomes.get("correct", 0) / n_solutions,
         "half_width": (high - low) / 2,
         "wrong_steps": sum(with_wrong_step) / n_solutions,
         "distinct": statistics.unique_solutions / n_solutions,

@@ -13,6 +13,7 @@ from command_line import run as run_here
 from fsdpo_bench.cli.app import main as bench_main
 from fsdpo_bench.decoders.decoders import DECODERS
 from fsdpo_bench.tasks.table import PLUGIN_TASKS
+from helpers import stage_counts, stage_options
 from paired_data import paired_dataset
 
 from fsdpo_data.cli.app import app
@@ -114,9 +115,9 @@ def test_data_with_everything_from_the_package(
     things = ("--engine", "parrot", "--segmenter", "sentence", "--template", "arrow")
     run("fsdpo_data", "build", *things, "--limit", 4, "--samples", 2, "--out", "built")
     built = read_manifest(tmp_path / "built")
-    assert built["spec"]["engine"]["name"] == "parrot"
-    assert built["spec"]["segmenter"] == "sentence@1"
-    assert built["spec"]["template"]["name"] == "arrow@1"
+    assert stage_options(built, "sample")["engine"]["name"] == "parrot"
+    assert stage_options(built, "sample")["segmenter"] == "sentence@1"
+    assert stage_options(built, "sample")["template"]["name"] == "arrow@1"
     assert built["statistics"]["unique_solutions"] == 4
     assert built["labels"]["steps"] == 2 * 4 * 2  # two sentences per sample
     modules = {plugin["module"]: plugin["version"] for plugin in built["plugins"]}
@@ -127,11 +128,11 @@ def test_data_with_everything_from_the_package(
     config = {"architectures": ["LlamaForTokenClassification"], "model_type": "llama"}
     (prm / "config.json").write_text(json.dumps({**config, "num_labels": 1}))
     run("fsdpo_data", "score", "built", "--prm", "prm", "--engine", "short", "--out", "scored")
-    assert read_manifest(tmp_path / "scored")["rewards"]["scored"] == 8
+    assert stage_counts(read_manifest(tmp_path / "scored"), "score")["scored"] == 8
     mixed = paired_dataset(tmp_path / "mixed")
     run("fsdpo_data", "score", mixed, "--prm", "prm", "--engine", "short", "--out", "rewarded")
     run("fsdpo_data", "pair", "rewarded", "--aggregate", "median", "--out", "pairs")
-    assert read_manifest(tmp_path / "pairs")["spec"]["pair"]["aggregate"] == "median"
+    assert stage_options(read_manifest(tmp_path / "pairs"), "pair")["aggregate"] == "median"
     run("fsdpo_data", "validate", "pairs")
 
     environment.install()
@@ -146,7 +147,9 @@ def test_a_stage(run: Run, environment: Environment, tmp_path: Path) -> None:
     stage = ("uniform", "built", "--reward", 0.25, "--out", "uniform")
     assert "next: fsdpo-data inspect uniform" in run("fsdpo_data", *stage)
     manifest = read_manifest(tmp_path / "uniform")
-    assert manifest["rewards"]["scored"] == 4 and manifest["spec"]["uniform"] == {"reward": 0.25}
+    assert stage_counts(manifest, "uniform")["scored"] == 4 and stage_options(
+        manifest, "uniform"
+    ) == {"reward": 0.25}
     assert "fsdpo_example.stages" in {plugin["module"] for plugin in manifest["plugins"]}
     assert "| step rewards | 0.25 for every step |" in (tmp_path / "uniform/README.md").read_text()
     files = {file: file.read_bytes() for file in tmp_path.glob("uniform/**/*") if file.is_file()}

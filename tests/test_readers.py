@@ -385,9 +385,11 @@ def reseal(root: Path, file: Path) -> None:
 
 def read_identity(dataset: Path) -> list[str | None]:
     """Return the digest of the template and the revisions of the models of a sealed dataset."""
-    spec = json.loads((dataset / "manifest.json").read_text())["spec"]
-    prm = spec.get("score", {}).get("prm", {})
-    return [spec["template"]["digest"], spec["model"]["revision"], prm.get("revision")]
+    stages = json.loads((dataset / "manifest.json").read_text())["stages"]
+    options = {entry["name"]: entry["options"] for entry in stages}
+    sampled = options["sample"]
+    prm = options.get("score", {}).get("prm", {})
+    return [sampled["template"]["digest"], sampled["model"]["revision"], prm.get("revision")]
 
 
 def unchanged_identity(reader: Reader, inputs: Path) -> list[str | None]:

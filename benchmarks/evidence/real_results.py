@@ -114,7 +114,7 @@ def record_start(
 
 def record_prm(results: Path, scored: Path, prm: str) -> None:
     """Write the choices of a reward model among the samples, and its ranking AUC by problem."""
-    are_probabilities = read_manifest(scored).spec.rewards_are_probabilities
+    are_probabilities = read_manifest(scored).rewards_are_probabilities
     rows = []
     for samples in read_problem_samples(scored):
         rewards = [

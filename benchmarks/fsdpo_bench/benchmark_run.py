@@ -22,9 +22,11 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import FAILURES_FILE
 from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.progress import Progress, progress
+from fsdpo_data.dataset.derive import run_stages
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run import MANIFEST_FILE, lock_run_directory
-from fsdpo_data.dataset.stage import Stage, discard_dataset, run_stages
+from fsdpo_data.dataset.stage import Stage, discard_dataset
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE
 from fsdpo_data.engines.answer_judge import AnswerJudge, resolve_answer_judge
 from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.resolved import (
@@ -42,8 +44,8 @@ from fsdpo_data.models.resolve import SERVED_REVISION, ResolvedWeights
 from fsdpo_data.problems.load import ProblemSet, problems_digest
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.pipeline import BeamSearch, make_build_job
-from fsdpo_data.stages.sample import BUILD_FOLDER, SAMPLE_STAGE, BuildJob, build
-from fsdpo_data.stages.score import ScoreStage, make_score_stage
+from fsdpo_data.stages.sample import BUILD_FOLDER, BuildJob, build
+from fsdpo_data.stages.score import ScoreStage
 from fsdpo_data.steps.segment import segmenter_name
 
 Warn = Callable[[str], None]  #: Receives remarks for readers of the results.
@@ -76,7 +78,7 @@ class BenchmarkRun:
         parts = {name: part.job.config_with(part.stages) for name, part in self.parts.items()}
         config: dict[str, Any] = {**self.record.model_dump(mode="json"), "parts": parts}
         if self.answer_judge is not None:
-            config["answer_judge"] = self.answer_judge.spec()
+            config["answer_judge"] = self.answer_judge.settings
         return to_json_values(config)
 
     @property
@@ -289,7 +291,7 @@ class _PartBuilder:
         n = max(other.k for other in sharing)
         stages: list[Stage] = []
         if self._reward_model is not None and names_with_rewards(sharing):
-            stages.append(make_score_stage(self._reward_model, self._options.failure_policy))
+            stages.append(ScoreStage(self._reward_model, self._options.failure_policy))
         return RunPart(self._make_job(n=n, temperature=sampling.temperature), stages)
 
     def close_engines(self) -> None:
@@ -389,9 +391,9 @@ def describe_failures(out: Path, parts: Sequence[str]) -> list[str]:
         manifest = read_manifest(out / name)
         totals = {
             SAMPLE_STAGE: f"{manifest.rows.problems:,} problems",
-            ScoreStage.spec_key: f"{manifest.rows.solutions:,} solutions",
+            ScoreStage.name: f"{manifest.rows.solutions:,} solutions",
         }
-        for stage, n_failed in (manifest.failed or {}).items():
+        for stage, n_failed in manifest.failed.items():
             warnings.append(
                 f"{name}: {n_failed:,} of {totals[stage]} failed and do not count; the files "
                 f"{FAILURES_FILE} in {out} have the reasons, and the same command with --resume "

@@ -31,9 +31,10 @@ import httpx2
 import typer
 
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.identity import EngineRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.dataset.run import RunDir
+from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.registry import SAMPLERS
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
@@ -42,9 +43,10 @@ from fsdpo_data.engines.samplers.vllm import VllmSampler
 from fsdpo_data.models.resolve import resolve, served_weights
 from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, sample_problems
+from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 #: A function that samples with an engine and returns its tokens per second.
-Measurement = Callable[[Any, BuildSpec, ProblemSet], float]
+Measurement = Callable[[Any, SampleSettings, ProblemSet], float]
 
 
 def main(
@@ -57,14 +59,12 @@ def main(
     """Measure the sampling of a build and the bare engine in alternating order."""
     model = resolve("tiny")
     source = load_problems(["embedded"], limit=problems)
-    spec = BuildSpec(
+    spec = SampleSettings(
         model=model.ref,
-        sources=tuple(source.source_refs),
-        template=model.template,
+        template=model.template.ref,
         sampling=SamplingSpec(n=samples, max_tokens=256),
-        engine={"name": "openai" if base_url else "vllm", "dtype": "auto"},
+        engine=EngineRef(name="openai" if base_url else "vllm", dtype="auto"),
         segmenter="auto@1",
-        grader=get_grader().version,
     )
     sampler: Any
     measure_bare: Measurement
@@ -108,10 +108,10 @@ async def post_requests(options: SamplerOptions, bodies: Sequence[dict[str, Any]
 
 
 def measure_bare_client(
-    options: SamplerOptions, sampler: OpenAiSampler, spec: BuildSpec, source: ProblemSet
+    options: SamplerOptions, sampler: OpenAiSampler, spec: SampleSettings, source: ProblemSet
 ) -> float:
     """Return the tokens per second of the same requests, reading only the token counts."""
-    prompts = [spec.template.render(problem.question) for problem in source.problems]
+    prompts = [resolve("tiny").template.render(problem.question) for problem in source.problems]
     bodies = [
         sampler._request_body(prompt, spec.sampling, first_sample=0, sample_count=spec.sampling.n)
         for prompt in prompts
@@ -121,9 +121,9 @@ def measure_bare_client(
     return tokens / (time.perf_counter() - started)
 
 
-def measure_bare_engine(sampler: VllmSampler, spec: BuildSpec, source: ProblemSet) -> float:
+def measure_bare_engine(sampler: VllmSampler, spec: SampleSettings, source: ProblemSet) -> float:
     """Return the tokens per second of one `LLM.generate` call."""
-    prompts = [spec.template.render(problem.question) for problem in source.problems]
+    prompts = [resolve("tiny").template.render(problem.question) for problem in source.problems]
     params = [sampler._sampling_params(prompt, spec.sampling) for prompt in prompts]
     ids = [{"prompt_token_ids": encode_prompt(sampler._tokenizer, prompt)} for prompt in prompts]
     started = time.perf_counter()
@@ -133,14 +133,23 @@ def measure_bare_engine(sampler: VllmSampler, spec: BuildSpec, source: ProblemSe
     return tokens / seconds
 
 
-def measure_build(batch: int, sampler: Any, spec: BuildSpec, source: ProblemSet) -> float:
+def measure_build(batch: int, sampler: Any, spec: SampleSettings, source: ProblemSet) -> float:
     """Return the tokens per second of the sampling half of a build."""
+    job = BuildJob(
+        spec=BuildSpec(
+            sample=spec,
+            grade=GradeSettings(grader=get_grader().version, labels=OUTCOME_LABELS),
+        ),
+        source=source,
+        template=resolve("tiny").template,
+        make_sampler=lambda: sampler,
+        batch_size=batch,
+    )
     with (
         tempfile.TemporaryDirectory() as out,
-        RunDir.open(Path(out) / "run", spec.config(source.problems), resume=False) as run,
+        job.spec.open_run(Path(out) / "run", job.config, resume=False) as run,
     ):
         started = time.perf_counter()
-        job = BuildJob(spec, source, lambda: sampler, batch)
         sample_problems(run, job, source.problems, LineProgress())
         seconds = time.perf_counter() - started
         records = run.read_records(run.line_spans)

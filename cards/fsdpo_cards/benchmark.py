@@ -40,7 +40,7 @@ def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) 
     metadata = hub_metadata(
         language="en",
         tags=["math", "evaluation", "fsdpo"],
-        model_name=results["run"]["model"]["name"],
+        model_name=results["run"]["sample"]["model"]["name"],
         eval_results=list(model_index(results)) or None,
     )
     return front_matter(metadata) + body
@@ -48,19 +48,19 @@ def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) 
 
 def run_command(run: Mapping[str, Any]) -> str:
     """Return the command of a run; empty for the responses of another program."""
-    if "unknown" in run["sampling"].values() or not run["benchmarks"]:
+    if "unknown" in run["sample"]["sampling"].values() or not run["benchmarks"]:
         return ""
     reward_models = list(run["reward_models"].values())
     options = {
         "task": list(run["benchmarks"]),
-        "model": pinned_name(run["model"]),
-        "template": template_option(run["template"]),
+        "model": pinned_name(run["sample"]["model"]),
+        "template": template_option(run["sample"]["template"]),
         "decoder": ",".join(dict.fromkeys(name.partition("@")[0] for name in run["decoders"])),
         "k": list(dict.fromkeys(_sample_counts(run["decoders"]))),
-        **sampling_options(run["sampling"]),
+        **sampling_options(run["sample"]["sampling"]),
         "prm": pinned_name(reward_models[0]["prm"]) if reward_models else None,
-        "engine": run["engine"]["name"],
-        "dtype": run["engine"]["dtype"],
+        "engine": run["sample"]["engine"]["name"],
+        "dtype": run["sample"]["engine"]["dtype"],
         "out": "runs/bench",
     }
     return format_command(["fsdpo-bench", "run"], options)

@@ -4,7 +4,7 @@ import shlex
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from fsdpo_cards.pinned_names import pinned_name
 from fsdpo_cards.render import TABLES, combined_licence, front_matter, render
@@ -43,7 +43,7 @@ def dataset_card(
     Raises:
         jinja2.UndefinedError: if the manifest lacks a field of the card.
     """
-    spec = card_data.manifest["spec"]
+    stages = stage_entries(card_data.manifest)
     body = render(
         "dataset.md",
         manifest=card_data.manifest,
@@ -53,39 +53,52 @@ def dataset_card(
         configs=card_data.configs,
         examples=card_data.examples,
         plots=card_data.plots,
-        spec=spec,
+        stages=stages,
+        written={column for entry in stages.values() for column in entry.get("writes", ())},
         name=name,
-        title=dataset_title(spec),
+        title=dataset_title(stages),
         revision=revision,
-        build_command=build_command(spec),
-        policy=policy_argument(spec),
+        build_command=build_command(stages, card_data.manifest["rows"]["problems"]),
+        policy=policy_argument(stages),
     )
     return front_matter(_metadata(card_data)) + body
 
 
-def dataset_title(spec: Mapping[str, Any]) -> str:
-    """Return the title of a dataset, for the spec of its manifest."""
-    if "step_labels" in spec:
-        return f"Step labels of {spec['sources'][0]['name']} ({spec['step_labels']['format']})"
-    return f"Step-annotated solutions by {spec['model']['name']}"
+#: The entries of the stages in a manifest, by name.
+StageEntries: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
-def build_command(spec: Mapping[str, Any]) -> str:
+def stage_entries(manifest: Mapping[str, Any]) -> StageEntries:
+    """Return the entries of the stages in a manifest, by name."""
+    return {entry["name"]: entry for entry in manifest["stages"]}
+
+
+def dataset_title(stages: StageEntries) -> str:
+    """Return the title of a dataset, for the stages in its manifest."""
+    if "import" in stages:
+        source = stages["problems"]["options"]["sources"][0]
+        return f"Step labels of {source['name']} ({stages['import']['options']['format']})"
+    return f"Step-annotated solutions by {stages['sample']['options']['model']['name']}"
+
+
+def build_command(stages: StageEntries, n_problems: int) -> str:
     """Return the command that samples the solutions again; empty if they were not sampled here."""
-    if "step_labels" in spec or "unknown" in spec["sampling"].values():
+    sampled = stages["sample"]["options"]
+    sources = stages["problems"]["options"]["sources"]
+    if "import" in stages or "unknown" in sampled["sampling"].values():
         return ""
     options = {
-        "model": pinned_name(spec["model"]),
-        "problems": [pinned_name(source) for source in spec["sources"]],
-        "split": spec["sources"][0]["split"],
-        "limit": spec["problems"]["count"],
-        "template": template_option(spec["template"]),
-        "samples": spec["sampling"]["n"],
-        **sampling_options(spec["sampling"]),
-        **search_options(spec.get("search", {})),
-        "segmenter": spec["segmenter"],
-        "engine": spec["engine"]["name"],
-        "dtype": spec["engine"]["dtype"],
+        "model": pinned_name(sampled["model"]),
+        "problems": [pinned_name(source) for source in sources],
+        "split": sources[0]["split"],
+        "limit": n_problems,
+        "template": template_option(sampled["template"]),
+        "samples": sampled["sampling"]["n"],
+        **sampling_options(sampled["sampling"]),
+        **search_options(sampled.get("search", {})),
+        "segmenter": sampled["segmenter"],
+        "engine": sampled["engine"]["name"],
+        "dtype": sampled["engine"]["dtype"],
         "out": "runs/data",
     }
     return format_command(["fsdpo-data", "build"], options)
@@ -97,34 +110,35 @@ def search_options(search: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     return {
         "sampler": search["sampler"],
-        "prm": pinned_name(search["prm"]),
-        "prm-format": search.get("prm_format", {}).get("name"),
-        "b1": search["b1"],
-        "b2": search["b2"],
-        "max-steps": search["max_steps"],
-        "step-tokens": search["step_tokens"],
-        "first-keep": search["first_keep"],
-        "beam-aggregate": search["aggregate"],
+        "prm": pinned_name(search["reward_model"]["prm"]),
+        "prm-format": search["reward_model"].get("prm_format", {}).get("name"),
+        "b1": search["beam"]["b1"],
+        "b2": search["beam"]["b2"],
+        "max-steps": search["beam"]["max_steps"],
+        "step-tokens": search["beam"]["step_tokens"],
+        "first-keep": search["beam"]["first_keep"],
+        "beam-aggregate": search["beam"]["aggregate"],
     }
 
 
-def policy_argument(spec: Mapping[str, Any]) -> str:
+def policy_argument(stages: StageEntries) -> str:
     """Return the model to train on a dataset, as an argument for the shell.
 
     If the dataset records only a title for its model, the argument is ``BASE_MODEL``.
     """
-    has_only_title = spec["model"]["revision"] == "unknown"
-    return "BASE_MODEL" if has_only_title else shlex.quote(pinned_name(spec["model"]))
+    model = stages["sample"]["options"]["model"]
+    has_only_title = model["revision"] == "unknown"
+    return "BASE_MODEL" if has_only_title else shlex.quote(pinned_name(model))
 
 
 def _metadata(card_data: DatasetCardData) -> dict[str, Any]:
     """Return the metadata that the Hub reads from the card."""
-    spec = card_data.manifest["spec"]
+    stages = stage_entries(card_data.manifest)
     n_solutions = card_data.manifest["rows"]["solutions"]
     return {
-        "license": combined_licence(spec["sources"]),
+        "license": combined_licence(stages["problems"]["options"]["sources"]),
         "language": ["en"],
-        "pretty_name": dataset_title(spec),
+        "pretty_name": dataset_title(stages),
         "size_categories": [_SIZE_CATEGORIES[bisect_right(_SIZE_BOUNDS, n_solutions)]],
         "task_categories": ["text-generation"],
         "tags": TABLES["dataset"]["tags"],

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fsdpo_cards.dataset import StageEntries, stage_entries
 from fsdpo_cards.render import TABLES, front_matter, hub_metadata, render
 
 
@@ -18,10 +19,9 @@ class TrainingSource:
     stage_rows: Sequence[str] = ()  #: Markdown rows that describe the stages of the dataset.
 
     @property
-    def spec(self) -> Mapping[str, Any]:
-        """The options of the dataset; empty for others."""
-        spec: Mapping[str, Any] = (self.manifest or {}).get("spec", {})
-        return spec
+    def stages(self) -> StageEntries:
+        """The entries of the stages of the dataset, by name; empty for others."""
+        return stage_entries(self.manifest) if self.manifest else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,16 @@ def model_card(run: TrainingRun) -> str:
         f"model_{run.stage}.md",
         run=run,
         datasets=run.datasets,
-        templates=_unique(source.spec["template"]["name"] for source in run.datasets),
-        segmenters=_unique(source.spec["segmenter"] for source in run.datasets),
+        templates=_unique(_sample_options(source)["template"]["name"] for source in run.datasets),
+        segmenters=_unique(_sample_options(source)["segmenter"] for source in run.datasets),
     )
     return front_matter(_metadata(run)) + body
+
+
+def _sample_options(source: TrainingSource) -> Mapping[str, Any]:
+    """Return the options of the samples of a dataset."""
+    options: Mapping[str, Any] = source.stages["sample"]["options"]
+    return options
 
 
 def _unique(names: Iterable[str]) -> list[str]:

@@ -134,8 +134,10 @@ def _one_line(name: str) -> str:
     return "".join(character if character.isprintable() else " " for character in name)
 
 
-def format_amount(value: float | str) -> str:
-    """Format a number without decimals; return words, such as ``unknown``, unchanged."""
+def format_amount(value: float | str | None) -> str:
+    """Format a number without decimals; None is ``unknown``, and words stay unchanged."""
+    if value is None:
+        return "unknown"
     return value if isinstance(value, str) else f"{value:,.0f}"
 
 

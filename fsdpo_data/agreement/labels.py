@@ -14,6 +14,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.stages.label_records import LabelRecord
 
 #: Kinds of labels: the name in ``DATA:LABELS``, and the column of solutions that has them.
 LABEL_COLUMNS = {
@@ -85,7 +86,7 @@ def read_labeller(
     check_files(path, manifest.files)
     kind = kind or _best_kind(manifest)
     rows = _read_rows(path, manifest, LABEL_COLUMNS[kind])
-    if kind == "first-error" and not manifest.spec.labels_are_searched:
+    if kind == "first-error" and not manifest.labels_are_searched:
         rows = []
     solutions: dict[Hashable, StepScores] = {}
     text_counts: Counter[Hashable] = Counter()
@@ -110,7 +111,9 @@ def read_labeller(
             value=text,
         )
     if threshold is None:
-        is_monte_carlo = kind == "rollouts" and manifest.rollouts is not None
+        record = manifest.find("label", LabelRecord)
+        is_judged = record is not None and record.options.judge is not None
+        is_monte_carlo = kind == "rollouts" and not is_judged
         threshold = ANY_CORRECT if is_monte_carlo else DEFAULT_THRESHOLD
     votes = vote_counts.pop() if len(vote_counts) == 1 else None
     return Labeller(f"{path}:{kind}", threshold, solutions, votes)
@@ -118,13 +121,13 @@ def read_labeller(
 
 def _best_kind(manifest: Manifest) -> str:
     """Return the most specific labels of a dataset, as trainers do."""
-    if manifest.spec.step_labels is not None:
+    if manifest.is_written("step_labels"):
         return "imported"
-    if manifest.spec.labels_are_searched:
+    if manifest.labels_are_searched:
         return "first-error"
-    if manifest.rollouts is not None or manifest.judge is not None:
+    if manifest.is_written("rollouts"):
         return "rollouts"
-    return "rewards" if manifest.spec.score is not None else "outcome"
+    return "rewards" if manifest.has_stage("score") else "outcome"
 
 
 def _read_rows(path: Path, manifest: Manifest, column: str) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from fsdpo_data.stages.merge import ShardedOptions, run_shard
 CREATE_PANEL = "Create"  #: Heading of the commands that create datasets.
 
 
-def add_stage_command(app: typer.Typer, entry: StageEntry[Any]) -> None:
+def add_stage_command(app: typer.Typer, entry: StageEntry[Any, Any]) -> None:
     """Add the command of a stage to an application."""
     add = command(app, entry.options_class, name=entry.name, panel=CREATE_PANEL)
 
@@ -35,7 +35,7 @@ def add_stage_command(app: typer.Typer, entry: StageEntry[Any]) -> None:
     add(run_stage_command)
 
 
-def run_stage(entry: StageEntry[Any], options: StageOptions) -> None:
+def run_stage(entry: StageEntry[Any, Any], options: StageOptions) -> None:
     """Run a stage, or one shard of it, and print the result."""
     if getattr(options, "shard", None):
         run_shard_command(options)

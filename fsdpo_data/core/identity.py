@@ -1,4 +1,4 @@
-"""Content ids: digests of canonical JSON, and references to models and problem sources.
+"""Content ids: digests of canonical JSON, and references to models, engines and sources.
 
 An id depends on content only, never on a position.
 """
@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from fsdpo_data import __version__
+from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.input_files import check_regular_file
 
 RELEASE = f"fsdpo {__version__}"  #: Name of this release in files that it writes.
@@ -23,7 +26,7 @@ ID_LENGTH = 20
 
 
 def canonical_json(value: Any) -> str:
-    """Serialise dataclasses, dicts, lists and scalars to JSON with sorted keys.
+    """Serialise dataclasses, pydantic models, dicts, lists and scalars to JSON with sorted keys.
 
     Raises:
         TypeError: if ``value`` contains another type.
@@ -40,6 +43,8 @@ def to_json_values(value: Mapping[str, Any]) -> dict[str, Any]:
 def _to_plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
     raise TypeError(f"{type(value).__name__} has no canonical form: {value!r}")
 
 
@@ -84,3 +89,14 @@ class SourceRef:
     name: str  #: Hub dataset or generator from the user, or the name of a file or folder.
     revision: str  #: 40-hex commit, ``sha256:…`` of the file, or the generator's version.
     split: str  #: The split of the source.
+
+
+class EngineRef(FileModel):
+    """The engine that ran a model, as far as it changes the results."""
+
+    name: str  #: Name of the engine, such as ``vllm``; ``outputs`` for recorded responses.
+    dtype: str  #: Floating-point type of the weights, such as ``bfloat16``; ``unknown`` if unknown.
+    api: str | None = None  #: The API of a server: ``chat`` or ``completions``.
+    seeds: str | None = None  #: What is known of the seeds of a server.
+    #: Digest of the recording, if the revision of the model that wrote it is unknown.
+    recording: str | None = None

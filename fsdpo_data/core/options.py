@@ -66,6 +66,10 @@ class Group:
     without: Collection[str] = ()  #: Members that the command line does not have.
 
 
+#: Validation context of options in a file, which may name things of absent plug-ins.
+FROM_FILE = "from file"
+
+
 def split_docstring(options_class: type) -> tuple[str, str]:
     """Return the summary of an option class, and its section ``Examples:``."""
     docstring = inspect.cleandoc(options_class.__doc__ or "")
@@ -152,6 +156,8 @@ class Options(BaseModel, metaclass=OptionsType):
     @classmethod
     def _check_value(cls, value: Any, info: ValidationInfo) -> Any:
         option = field_option(cls.model_fields[str(info.field_name)])
+        if info.context == FROM_FILE:
+            return value
         for item in value if isinstance(value, tuple) else (value,):
             if option.choices is not None and item is not None and item not in option.choices:
                 raise unknown_name_error("", item, option.choices)
@@ -207,7 +213,7 @@ def _literal_choices(field_type: Any) -> tuple[Any, ...]:
 
 def item_type(field_type: Any) -> Any:
     """Return the type of the items of a sequence type; None for other types."""
-    if typing.get_origin(field_type) in (list, Sequence):
+    if typing.get_origin(field_type) in (list, tuple, Sequence):
         return typing.get_args(field_type)[0]
     return None
 

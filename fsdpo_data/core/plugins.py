@@ -14,10 +14,11 @@ import pkgutil
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fsdpo_data.core.errors import InputError
 
@@ -31,7 +32,8 @@ PLUGINS_VARIABLE = "FSDPO_PLUGINS"
 EntryT = TypeVar("EntryT", bound=Any)
 
 
-class PluginRef(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class PluginRef:
     """The identity of a loaded plug-in, as manifests record it."""
 
     module: str  #: Name of the module.

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import Field
 
-from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
+from fsdpo_data.core.file_model import FileModel
+from fsdpo_data.core.identity import ID_VERSION, EngineRef, ModelRef, digest
 from fsdpo_data.core.options import Option, Options
 
 #: Manifest value for missing information, such as the sampling settings of recorded responses.
@@ -179,6 +180,14 @@ class DeclaredSampling(Options):
         """The names of the settings that are not set, and ``seed``."""
         names = tuple(name for name, value in self if value is None)
         return ("seed", *names)
+
+
+class ContinuationSettings(FileModel):
+    """Everything that determines the continuations of prompts."""
+
+    model: ModelRef  #: The model that continues.
+    sampling: SamplingSpec  #: Sampling settings; ``n`` is the number of continuations.
+    engine: EngineRef  #: The engine that runs the model.
 
 
 def sampling_id(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from fsdpo_data.core.lazy import np
@@ -49,6 +49,14 @@ class Mean:
     n: int  #: Number of values.
     ci95: Interval | None  #: 95 % interval of the mean; None without values.
     clusters: int | None = None  #: Number of clusters; None if the values are independent.
+
+    def round(self, digits: int) -> Mean:
+        """Return the mean with a rounded value and interval, for files."""
+        return replace(
+            self,
+            value=None if self.value is None else round(self.value, digits),
+            ci95=self.ci95.round_bounds(digits) if self.ci95 else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)

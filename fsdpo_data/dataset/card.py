@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import fsdpo_cards
-from fsdpo_cards.bars import draw_bars, histogram, label_tenths
+from fsdpo_cards.bars import draw_bars, histogram
 from fsdpo_cards.dataset import DatasetCardData
 
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet, scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.plots import count_values
 from fsdpo_data.dataset.schema import CONFIGS, scan_rows
-from fsdpo_data.dataset.stage_registry import card_rows
+from fsdpo_data.dataset.stage_registry import card_rows, plot_stages
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
-from fsdpo_data.steps.rewards import AGGREGATES, aggregate_expr
 
 _MAX_EXAMPLE_CHARS = 400  #: Characters of one text in an example.
 
@@ -115,46 +115,8 @@ def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, i
     plots: dict[str, list[tuple[str, int]]] = {
         "Solutions by outcome": list(manifest.outcomes.items()),
         "Steps by label": [(kind, labels[kind]) for kind in kinds],
-        "Solutions by number of steps": histogram(_counts(solutions, steps)),
-        "Solutions by number of tokens": histogram(_counts(solutions, pl.col("n_tokens"))),
+        "Solutions by number of steps": histogram(count_values(solutions, steps)),
+        "Solutions by number of tokens": histogram(count_values(solutions, pl.col("n_tokens"))),
     }
-    if manifest.rollouts or manifest.judge:
-        counts = pl.col("rollouts").struct
-        rollouts = solutions.select("rollouts").explode("rollouts").drop_nulls()
-        fraction = counts.field("n_correct") / counts.field("n")
-        if manifest.rollouts:
-            title = "Steps by fraction of correct continuations"
-        else:
-            title = "Steps by fraction of votes without an error so far"
-        plots[title] = _tenths(rollouts, fraction)
-    if manifest.step_labels:
-        labels_of_steps = solutions.select("step_labels").explode("step_labels").drop_nulls()
-        plots["Steps by imported label"] = _tenths(labels_of_steps, pl.col("step_labels"))
-    if manifest.rewards and manifest.spec.rewards_are_probabilities:
-        is_correct = pl.col("outcome") == "correct"
-        rewards = pl.col("step_rewards")
-        for name, mask in (("correct", is_correct), ("other", ~is_correct)):
-            step_rewards = solutions.filter(mask).select(rewards).explode("step_rewards")
-            plots[f"Step rewards in {name} solutions"] = _tenths(step_rewards, rewards)
-    has_margins = bool(manifest.pairs and manifest.pairs.margin)
-    aggregate = manifest.spec.pair.aggregate if manifest.spec.pair and has_margins else ""
-    # The plug-in that defines the aggregate may be absent.
-    if aggregate in AGGREGATES and manifest.spec.rewards_are_probabilities:
-        margin = aggregate_expr("chosen_rewards", aggregate) - aggregate_expr(
-            "rejected_rewards", aggregate
-        )
-        title = f"Pairs by margin ({aggregate} reward of chosen minus rejected)"
-        plots[title] = _tenths(scan_rows("pairs", manifest.config_paths(root, "pairs")), margin)
+    plots |= plot_stages(root, manifest)
     return plots
-
-
-def _tenths(rows: pl.LazyFrame, value: pl.Expr) -> list[tuple[str, int]]:
-    """Count numbers between -1 and 1 by tenths, from the first to the last non-empty tenth."""
-    # A tenth includes its lower bound. The small offset keeps 0.3 in its tenth despite rounding.
-    tenths = (value * 10 + 1e-6).floor().clip(-10, 9).cast(pl.Int32)
-    return label_tenths(_counts(rows, tenths))
-
-
-def _counts(rows: pl.LazyFrame, value: pl.Expr) -> list[tuple[int, int]]:
-    counts = collect_rows(rows.select(value=value).drop_nulls().group_by("value").agg(pl.len()))
-    return [(int(number), int(count)) for number, count in counts.iter_rows()]

@@ -78,8 +78,6 @@ def _hash_rows(files: Sequence[Path], columns_by_part: Mapping[str, Sequence[str
     return pl.concat([empty, *hashed_files])
 
 
-def spec_changes(first: Path, second: Path) -> list[KeyChange]:
-    """Return the options that differ between two datasets; the digests of the specs are ignored."""
-    old_spec = read_manifest(first).spec.without_digest()
-    new_spec = read_manifest(second).spec.without_digest()
-    return differing_keys(old_spec, new_spec)
+def option_changes(first: Path, second: Path) -> list[KeyChange]:
+    """Return the options that differ between two datasets, by stage."""
+    return differing_keys(read_manifest(first).options, read_manifest(second).options)

@@ -12,6 +12,12 @@ from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.dataset.card import distributions
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import other_values, parse_metadata, shown_labels
+from fsdpo_data.dataset.stage_records import (
+    PROBLEMS_STAGE,
+    SAMPLE_STAGE,
+    ProblemsRecord,
+    SampleRecord,
+)
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
@@ -57,8 +63,11 @@ def dataset_page(
 
 def page_title(manifest: Manifest) -> str:
     """Return the title of a dataset's page: the model, the sources and the number of solutions."""
-    sources = summarize_list(list(dict.fromkeys(source.name for source in manifest.spec.sources)))
-    return f"{manifest.spec.model.name} on {sources} · {manifest.rows.solutions:,} solutions"
+    problems = manifest.get(PROBLEMS_STAGE, ProblemsRecord)
+    model = manifest.get(SAMPLE_STAGE, SampleRecord).options.model
+    names = dict.fromkeys(source.name for source in problems.options.sources)
+    sources = summarize_list(list(names))
+    return f"{model.name} on {sources} · {manifest.rows.solutions:,} solutions"
 
 
 def _add_problem(problem_list: ProblemList, row: Row, gamma: float) -> None:

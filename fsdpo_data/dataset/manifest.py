@@ -1,63 +1,147 @@
-"""The manifest of a sealed dataset: its model, how it is made, and how it is read and checked."""
+"""The manifest of a sealed dataset: its records, and how it is read and checked.
+
+``stages`` has one entry per stage. The models of the entries belong to the stages, and
+:meth:`Manifest.find` validates an entry when it is used. The entry of an unknown stage, such as one
+of a plug-in, therefore stays readable.
+"""
+
+from __future__ import annotations
 
 import json
-import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
+from fsdpo_data.core.cost import NO_COST, Cost
 from fsdpo_data.core.errors import FsdpoError, SchemaError
-from fsdpo_data.core.identity import RELEASE, digest
+from fsdpo_data.core.file_model import FileModel
+from fsdpo_data.core.identity import digest, file_sha256
 from fsdpo_data.core.input_files import parse_json, read_file
+from fsdpo_data.core.options import FROM_FILE
+from fsdpo_data.core.plugins import PluginRef, loaded_plugins
 from fsdpo_data.core.row_files import suggest_entries, summarize_list
-from fsdpo_data.core.sampling import UNKNOWN
-from fsdpo_data.dataset import manifest_sections
-from fsdpo_data.dataset.manifest_sections import FileEntry
+from fsdpo_data.core.statistics import Mean
 from fsdpo_data.dataset.run import CONFIG_FILE, MANIFEST_FILE
-from fsdpo_data.dataset.schema import SCHEMA_VERSION
-from fsdpo_data.dataset.tally import Tally
-
-logger = logging.getLogger(__name__)
+from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
+from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
+from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
+RecordT = TypeVar("RecordT", bound="StageRecord[Any, Any]")
+OptionsT = TypeVar("OptionsT")
+CountsT = TypeVar("CountsT")
+
+SCORE_STAGE = "score"  #: Name of the stage that gives step rewards.
+PROBABILITY = "probability"  #: The meaning of the rewards of ``fsdpo-train prm``.
+MAX_FILE_NAME_BYTES = 255  #: Length limit of a file name on usual file systems, in bytes.
 
 
-class Manifest(manifest_sections.SparseSection):
+class StageCounts(FileModel):
+    """The counts of a stage. Each stage adds its own."""
+
+    failed: int = 0  #: Items that the engine of the stage refused.
+    #: Input rows that could not be used, by reason.
+    quarantined: dict[str, int] = Field(default_factory=dict)
+
+
+class StageRecord(FileModel, Generic[OptionsT, CountsT]):
+    """The entry of a stage in a manifest. The models of the stages type its options and counts."""
+
+    name: str  #: Name of the stage; a stage with the same name replaces the entry.
+    options: OptionsT  #: Everything that determines the rows of the stage.
+    #: Columns and configs with the result of the stage. A stage that writes one of them replaces
+    #: the entry.
+    writes: list[str] = Field(default_factory=list)
+    counts: CountsT  #: The counts of the stage.
+    cost: Cost = NO_COST  #: The cost of the stage.
+
+
+#: The entry of any stage.
+AnyRecord: TypeAlias = StageRecord[Any, Any]
+#: The entry of any stage, as JSON values.
+RawRecord: TypeAlias = StageRecord[dict[str, Any], dict[str, Any]]
+
+
+class RowCounts(FileModel):
+    """The number of rows in each config of the dataset, as Hugging Face calls its tables."""
+
+    problems: int  #: Rows of ``problems``.
+    solutions: int  #: Rows of ``solutions``.
+    pairs: int  #: Rows of ``pairs``.
+
+
+class SolutionStats(FileModel):
+    """Statistics of the solutions."""
+
+    accuracy: Mean  #: Accuracy of the graded solutions; problems are the clusters.
+    pass_at_k: Mean  #: pass@k over the problems with a graded solution; k is the samples of each.
+    solved_problems: int  #: Problems with a correct solution.
+    mixed_problems: int  #: Problems with correct and incorrect solutions.
+    truncated: int  #: Solutions that reached ``max_tokens``.
+    stopped_thoughts: int = 0  #: Other solutions without an end, which stopped in their thinking.
+    unique_solutions: int  #: Distinct texts, counted per problem.
+    tokens_per_second: float | None  #: Sampled tokens per second; None without a time.
+
+
+class FileEntry(FileModel):
+    """A parquet file of the dataset."""
+
+    path: str  #: Path in the dataset, always ``config/name.parquet``.
+    sha256: str  #: SHA-256 of the file.
+    bytes: int  #: Size of the file, in bytes.
+    rows: int  #: Number of rows.
+    text_sha256: str | None = None  #: SHA-256 of the texts before segmentation; solutions only.
+
+    @field_validator("path")
+    @classmethod
+    def _check_path(cls, path: str) -> str:
+        folder, _, name = path.partition("/")
+        is_one_name = "/" not in name and "\\" not in name and name.isprintable()
+        is_short = len(name.encode(errors="replace")) <= MAX_FILE_NAME_BYTES
+        if folder not in CONFIGS or not is_one_name or not is_short or name[-8:] != ".parquet":
+            raise ValueError(f"the path {path[:80]!r} is not of the form config/name.parquet")
+        return path
+
+    @classmethod
+    def from_file(cls, root: Path, path: str, rows: int, text_sha256: str | None = None) -> Self:
+        """Describe the finished file at ``path`` in the dataset directory ``root``."""
+        file = root / path
+        return cls(
+            path=path,
+            sha256=file_sha256(file),
+            bytes=file.stat().st_size,
+            rows=rows,
+            text_sha256=text_sha256,
+        )
+
+
+class Manifest(FileModel):
     """The content of ``manifest.json``, which describes a sealed dataset."""
+
+    model_config = ConfigDict(extra="allow")
 
     schema_version: int  #: Version of the schema.
     digest: str  #: Digest of the names and contents of the files.
     parent: str  #: Digest of the parent dataset, or of the sources of a first build.
     made_by: str  #: Release that wrote the dataset.
-    spec: manifest_sections.SpecSection  #: Options that determine the content.
-    rows: manifest_sections.RowCounts  #: Number of rows in each config.
-    quarantined: dict[str, int]  #: Input rows that could not be used, by reason.
-    #: Items that the engine refused, by stage: problems (``sample``), prefixes or prompts of a
-    #: judge (``label``) and solutions (``score``); None without failed items.
-    failed: dict[str, int] | None = None
+    #: The stages whose results the dataset has, in the order in which they ran.
+    stages: list[RawRecord]
+    rows: RowCounts  #: Number of rows in each config.
     outcomes: dict[str, int]  #: Solutions by outcome.
-    labels: dict[str, int]  #: Steps by the outcome label of their solution; ``steps`` is the total.
+    labels: dict[str, int]  #: Steps by the value of ``labels``; ``steps`` is the total.
     grader_rules: dict[str, int]  #: Solutions by the grader's rule that decided their outcome.
-    statistics: manifest_sections.SolutionStats  #: Statistics of the solutions.
-    cost: manifest_sections.CostStats  #: Cost, summed over all stages.
+    statistics: SolutionStats  #: Statistics of the solutions.
+    #: Solutions that contain thinking, by ``closed`` and ``unclosed``.
+    thinking: dict[str, int] = Field(default_factory=dict)
+    cost: Cost  #: Cost of all stages, also of those whose results other stages replaced.
     files: list[FileEntry]  #: Parquet files; the file of ``problems`` comes first.
-    rewards: manifest_sections.RewardStats | None = None  #: Set by the score stage.
-    rollouts: manifest_sections.RolloutStats | None = None  #: Set for Monte-Carlo labels.
-    thinking: manifest_sections.ThinkingStats | None = None  #: Set if solutions contain thinking.
-    judge: manifest_sections.JudgeStats | None = None  #: Set for labels by a judge.
-    step_labels: manifest_sections.StepLabelStats | None = None  #: Set for imported labels.
-    pairs: manifest_sections.PairStats | None = None  #: Set by the pair stage.
-    contamination: manifest_sections.ContaminationStats | None = None  #: Set by decontamination.
-    regraded: manifest_sections.RegradeStats | None = None  #: Set by the grade stage.
-    #: Set by the grade stage for a judge of undecided answers.
-    answer_judge: manifest_sections.AnswerJudgeStats | None = None
-    selection: manifest_sections.SelectionStats | None = None  #: Set by the select stage.
-    #: Plug-ins that were loaded; None without plug-ins.
-    plugins: list[manifest_sections.PluginEntry] | None = None
+    #: Plug-ins that were loaded in any stage.
+    plugins: list[PluginRef] = Field(default_factory=list)
     manifest_digest: str = ""  #: Digest of all other fields; empty until the manifest is written.
+    _location: str = PrivateAttr("the manifest")  #: The file, for errors.
 
     @field_validator("files")
     @classmethod
@@ -67,6 +151,135 @@ class Manifest(manifest_sections.SparseSection):
             raise ValueError("a file is listed twice")
         return files
 
+    @field_validator("stages")
+    @classmethod
+    def _check_unique_names(cls, stages: list[RawRecord]) -> list[RawRecord]:
+        names = [record.name for record in stages]
+        if len(set(names)) < len(names):
+            raise ValueError("a stage is listed twice")
+        return stages
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two manifests have the same content, wherever their files are."""
+        return isinstance(other, Manifest) and self.to_dict() == other.to_dict()
+
+    def find(self, name: str, model: type[RecordT]) -> RecordT | None:
+        """Return the entry of a stage as ``model``; None if the dataset has no such stage.
+
+        Raises:
+            SchemaError: if the entry does not fit.
+        """
+        for record in self.stages:
+            if record.name == name:
+                return self._convert(record, model)
+        return None
+
+    def get(self, name: str, model: type[RecordT]) -> RecordT:
+        """Return the entry of a stage that every dataset has; SchemaError without the stage."""
+        record = self.find(name, model)
+        if record is None:
+            raise SchemaError(f"{self._location} has no entry of the stage {name!r}.")
+        return record
+
+    def find_writer(self, column: str, model: type[RecordT]) -> RecordT | None:
+        """Return the entry of the stage that wrote a column or config, as ``model``; None if none.
+
+        Raises:
+            SchemaError: if the entry does not fit.
+        """
+        for record in self.stages:
+            if column in record.writes:
+                return self._convert(record, model)
+        return None
+
+    def has_stage(self, name: str) -> bool:
+        """Whether the dataset has the results of a stage."""
+        return any(record.name == name for record in self.stages)
+
+    def is_written(self, column: str) -> bool:
+        """Whether a stage of the dataset has written a column or config."""
+        return any(column in record.writes for record in self.stages)
+
+    def _convert(self, record: RawRecord, model: type[RecordT]) -> RecordT:
+        try:
+            return model.model_validate_json(json.dumps(record.to_dict()), context=FROM_FILE)
+        except ValidationError as error:
+            raise _invalid_manifest_error(
+                self._location, _describe_errors(error, f"stages.{record.name}")
+            ) from None
+
+    def put(self, record: AnyRecord) -> None:
+        """Replace the entry of a stage, at its place, or add it at the end."""
+        plain_record = RawRecord.model_validate(record.to_dict())
+        for index, other_record in enumerate(self.stages):
+            if other_record.name == record.name:
+                self.stages[index] = plain_record
+                return
+        self.stages.append(plain_record)
+
+    def remove(self, name: str) -> None:
+        """Remove the entry of a stage, if the dataset has it."""
+        self.stages = [record for record in self.stages if record.name != name]
+
+    def remove_writers(self, columns: Collection[str], keep: str = "") -> None:
+        """Remove the entries of the stages that wrote a column or config, except one stage."""
+        self.stages = [
+            record
+            for record in self.stages
+            if record.name == keep or not set(record.writes) & set(columns)
+        ]
+
+    def add_result(self, record: AnyRecord) -> None:
+        """Add the entry of a stage that has run, without those whose results it has replaced."""
+        self.remove_writers(record.writes, keep=record.name)
+        self.put(record)
+        self.cost += record.cost
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of each stage as JSON values; together, they determine the rows."""
+        return {record.name: record.options for record in self.stages}
+
+    @property
+    def failed(self) -> dict[str, int]:
+        """The number of failed items of each stage that has any."""
+        counts = {record.name: record.counts.get("failed", 0) for record in self.stages}
+        return {name: count for name, count in counts.items() if count}
+
+    @property
+    def score_settings(self) -> ScoreSettings | None:
+        """The reward model of the step rewards; None without one."""
+        record = self.find(SCORE_STAGE, StageRecord[ScoreSettings, dict[str, Any]])
+        return None if record is None else record.options
+
+    @property
+    def has_outcome_rewards(self) -> bool:
+        """Whether only the rewards of last steps are trained, by an outcome reward model."""
+        return self.score_settings is not None and self.score_settings.last_step_only
+
+    @property
+    def pair_aggregate(self) -> str:
+        """The aggregate that ranks solutions if no other one is named."""
+        return OUTCOME_AGGREGATE if self.has_outcome_rewards else PAIR_AGGREGATE
+
+    @property
+    def reward_meaning(self) -> str:
+        """The meaning of a step reward; ``probability`` without a PRM format or without rewards."""
+        settings = self.score_settings
+        if settings is None or settings.prm_format is None:
+            return PROBABILITY
+        return settings.prm_format.meaning
+
+    @property
+    def rewards_are_probabilities(self) -> bool:
+        """Whether step rewards are probabilities, as from models of ``fsdpo-train prm``."""
+        return self.reward_meaning == PROBABILITY
+
+    @property
+    def labels_are_searched(self) -> bool:
+        """Whether ``labels`` has the result of a search, and steps without rollouts are null."""
+        return self.is_written("labels")
+
     def config_files(self, config: str) -> list[FileEntry]:
         """Return the file entries of a config."""
         return [entry for entry in self.files if entry.path.startswith(f"{config}/")]
@@ -74,11 +287,6 @@ class Manifest(manifest_sections.SparseSection):
     def config_paths(self, root: Path, config: str) -> list[Path]:
         """Return the paths of a config's files, for the dataset in ``root``."""
         return [root / entry.path for entry in self.config_files(config)]
-
-    def set_failed(self, stage: str, count: int) -> None:
-        """Set the number of items that failed in a stage; zero removes the stage."""
-        counts = {**(self.failed or {}), stage: count}
-        self.failed = {name: count for name, count in counts.items() if count} or None
 
     def to_json(self) -> str:
         """Return the text of ``manifest.json``, with a digest of all other fields at its end."""
@@ -88,44 +296,9 @@ class Manifest(manifest_sections.SparseSection):
         return json.dumps(data, indent=2, ensure_ascii=False) + "\n"
 
 
-def make_manifest(
-    spec: Mapping[str, Any],
-    files: list[FileEntry],
-    tally: Tally,
-    quarantined: Mapping[str, int],
-) -> Manifest:
-    """Describe a newly built dataset, whose ``files`` are finished.
-
-    Args:
-        spec: The options that determine the content.
-        files: Entries of all files; the file of ``problems`` comes first.
-        tally: Counts over all solutions.
-        quarantined: Number of unusable input rows, by reason.
-    """
-    counts = tally.manifest_counts()
-    return Manifest(
-        schema_version=SCHEMA_VERSION,
-        digest=files_digest(files),
-        parent=digest(spec["sources"]),
-        made_by=RELEASE,
-        spec=manifest_sections.SpecSection.model_validate({"digest": digest(spec), **spec}),
-        rows=manifest_sections.RowCounts(
-            problems=files[0].rows, solutions=tally.solutions, pairs=0
-        ),
-        quarantined=dict(sorted(quarantined.items())),
-        outcomes=counts["outcomes"],
-        labels=counts["labels"],
-        grader_rules=counts["grader_rules"],
-        statistics=tally.statistics(),
-        thinking=tally.thinking_stats(),
-        cost=manifest_sections.CostStats(
-            tokens=UNKNOWN if tally.solutions_without_token_count else tally.tokens,
-            prm_calls=tally.prm_calls,
-            seconds=round(tally.seconds, 3),
-        ),
-        files=files,
-        plugins=manifest_sections.plugin_entries(),
-    )
+def merge_plugins(earlier: Iterable[PluginRef] = ()) -> list[PluginRef]:
+    """Return the loaded plug-ins, and the plug-ins of earlier stages."""
+    return sorted({*loaded_plugins(), *earlier})
 
 
 def files_digest(files: Iterable[FileEntry]) -> str:
@@ -163,6 +336,7 @@ def read_manifest(root: Path) -> Manifest:
             "that wrote it."
         )
     manifest = _parse_manifest(root, Manifest)
+    manifest._location = str(file)
     data = parse_json(read_file(file))
     stored_digest = data.pop("manifest_digest", None)
     if stored_digest != _compute_manifest_digest(data):
@@ -198,13 +372,21 @@ def _parse_manifest(root: Path, model_class: type[ModelT]) -> ModelT:
     except FsdpoError:
         raise
     except ValueError as error:
-        problems = [str(error)]
-        if isinstance(error, ValidationError):
-            problems = [
-                f"{'.'.join(map(str, detail['loc'])) or 'the file'}: {detail['msg']}"
-                for detail in error.errors()
-            ]
-        raise SchemaError(
-            f"{file} is not a manifest: {summarize_list(problems, '; ')}. Download the dataset "
-            "again, or build it again with this release."
-        ) from None
+        problems = _describe_errors(error) if isinstance(error, ValidationError) else [str(error)]
+        raise _invalid_manifest_error(str(file), problems) from None
+
+
+def _describe_errors(error: ValidationError, prefix: str = "") -> list[str]:
+    """Return one line for each value that does not fit."""
+    lines = []
+    for detail in error.errors():
+        path = ".".join(map(str, [*([prefix] if prefix else []), *detail["loc"]]))
+        lines.append(f"{path or 'the file'}: {detail['msg']}")
+    return lines
+
+
+def _invalid_manifest_error(location: str, problems: list[str]) -> SchemaError:
+    return SchemaError(
+        f"{location} is not a manifest: {summarize_list(problems, '; ')}. Download the dataset "
+        "again, or build it again with this release."
+    )

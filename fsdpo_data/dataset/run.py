@@ -21,7 +21,6 @@ from fsdpo_data.core.jsonl_log import JsonlLog, encode_line, read_spans
 from fsdpo_data.core.plugins import loaded_plugins
 from fsdpo_data.core.sampling import (
     STEP_VALUE_FIELDS,
-    UNKNOWN,
     Completion,
     SearchCost,
     is_completion,
@@ -65,21 +64,32 @@ class RunDir:
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, path: Path, config: Mapping[str, Any], *, resume: bool) -> Iterator[Self]:
+    def open(
+        cls,
+        path: Path,
+        config: Mapping[str, Any],
+        *,
+        n_samples: int,
+        allows_fewer: bool = False,
+        resume: bool,
+    ) -> Iterator[Self]:
         """Start a run in ``path``, or resume the existing run.
 
-        Each problem gets ``config["sampling"]["n"]`` samples. :func:`lock_run_directory` states
-        the errors.
+        :func:`lock_run_directory` states the errors.
+
+        Args:
+            path: The directory.
+            config: Everything that determines the content of the run.
+            n_samples: Number of samples of each problem.
+            allows_fewer: Whether a problem may have fewer samples, as in recorded responses.
+            resume: Whether the directory may contain the run.
         """
-        n_samples = int(config["sampling"]["n"])
-        is_recording = config["sampling"].get("seed") == UNKNOWN
 
         def complete_record_id(record: dict[str, Any]) -> str | None:
             """Return the problem id of a complete record; None for other records."""
             completions = record["completions"]
-            # Recorded completions may be fewer than n for some problems.
             has_enough = len(completions) == n_samples or (
-                is_recording and 0 < len(completions) < n_samples
+                allows_fewer and 0 < len(completions) < n_samples
             )
             is_complete = has_enough and all(map(is_completion, completions))
             problem_id: str | None = None
@@ -157,7 +167,7 @@ def lock_run_directory(
         StoreError: if the directory is not writable, or another process writes to it.
     """
     with lock_directory(path, start_files=[CONFIG_FILE]):
-        plugins = [plugin._asdict() for plugin in loaded_plugins()]
+        plugins = loaded_plugins()
         if plugins:
             config = {**config, "plugins": plugins}
         _check_config(path, config, resume=resume, run_values=run_values or {})

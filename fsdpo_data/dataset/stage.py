@@ -1,8 +1,8 @@
-"""Derive a sealed dataset from a sealed dataset: stages rewrite some files, others are copied.
+"""The stages that derive a sealed dataset from a sealed dataset, and the seal.
 
 A sealed dataset never changes. Later results (grades, rollouts, rewards, pairs) go into a new
-directory, whose manifest contains the digest of its parent. If a stage is stopped, ``resume``
-continues with the first unwritten file.
+directory, whose manifest contains the digest of its parent. Stages rewrite some files, and others
+are copied.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeAlias
 
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.cost import NO_COST, Cost
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailurePolicy
+from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
-from fsdpo_data.core.identity import RELEASE, digest, to_json_values
 from fsdpo_data.core.input_files import check_regular_file
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.parquet_files import count_rows
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.dataset.card import dataset_card
-from fsdpo_data.dataset.manifest import Manifest, files_digest, read_manifest
-from fsdpo_data.dataset.manifest_sections import FileEntry, PairStats, SpecSection, plugin_entries
-from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, lock_run_directory
+from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageRecord
+from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.dataset.schema import read_table, write_parquet
-from fsdpo_data.dataset.stage_registry import replaced_keys
-from fsdpo_data.dataset.validate import check_files, check_invariants, explain_damage
+from fsdpo_data.dataset.validate import check_invariants
 from fsdpo_data.engines.options import Resume
+
+#: Returns the text of the card of a dataset, from its directory and its manifest.
+CardRenderer: TypeAlias = Callable[[Path, Manifest], str]
 
 
 @dataclass
@@ -119,8 +119,7 @@ class DatasetDraft:
         """Leave out the parent's pairs, because the solutions behind them have changed."""
         self.paths = [path for path in self.paths if not path.startswith("pairs/")]
         self.manifest.rows.pairs = 0
-        self.manifest.pairs = None
-        self.manifest.spec.pair = None
+        self.manifest.remove_writers({"pairs"})
 
     def add_pairs(self, make_pairs: Callable[[Path], pa.Table]) -> None:
         """Replace the parent's pairs by the pairs that ``make_pairs`` selects from each file."""
@@ -133,11 +132,6 @@ class DatasetDraft:
             if self._rewritten_file(path) is None:
                 write_parquet(make_pairs(file), self.root / path)
             self.progress.advance(1)
-
-    def set_pair_stats(self, pair_stats: PairStats) -> None:
-        """Record the statistics of the added pairs in the manifest."""
-        self.manifest.pairs = pair_stats
-        self.manifest.rows.pairs = pair_stats.pairs
 
     def _config_paths(self, config: str) -> list[str]:
         return [path for path in self.paths if path.startswith(f"{config}/")]
@@ -153,17 +147,20 @@ class DatasetDraft:
 class Stage(Protocol):
     """An operation that derives a dataset from a dataset."""
 
-    #: The key of the manifest's spec that the stage sets. Stages with the same key replace each
-    #: other, such as the stages that write pairs.
-    spec_key: str
+    #: Name of the stage's entry in the manifest. Stages with the same name replace each other, such
+    #: as the stages that write pairs.
+    name: str
+    #: Columns and configs with the result of the stage, such as ``step_rewards`` or ``pairs``. The
+    #: entry of another stage that wrote one of them is removed.
+    writes: Sequence[str] = ()
 
     @property
     def failure_policy(self) -> FailurePolicy:
         """When the stage stops because of items that its engine refuses."""
         return STOP_AT_FIRST
 
-    def spec(self) -> Mapping[str, Any]:
-        """Return all options that determine the output of the stage, as plain values."""
+    def options(self) -> FileModel | Options | Mapping[str, Any]:
+        """Return everything that determines the output of the stage."""
         ...
 
     def check(self, source: Path, manifest: Manifest) -> None:
@@ -173,9 +170,22 @@ class Stage(Protocol):
         """
         return None
 
-    def run(self, draft: DatasetDraft) -> None:
-        """Write the stage's files, and update ``draft.manifest``."""
+    def run(self, draft: DatasetDraft) -> AnyRecord:
+        """Write the stage's files, and return the entry of the stage in the manifest.
+
+        A stage also updates what ``draft.manifest`` states about the rows that it changes.
+        """
         ...
+
+    def make_record(self, counts: FileModel | None = None, cost: Cost = NO_COST) -> AnyRecord:
+        """Return the entry of the stage, with its counts and its cost."""
+        return StageRecord(
+            name=self.name,
+            options=self.options(),
+            writes=list(self.writes),
+            counts=counts or StageCounts(),
+            cost=cost,
+        )
 
 
 class ShardedStage(Stage, Protocol):
@@ -197,127 +207,15 @@ class StageOptions(Options):
     """Continue the run in `out`."""
 
 
-def derive_dataset(
-    source: Path, out: Path, stages: Sequence[Stage], *, resume: bool = False, progress: Progress
-) -> Manifest:
-    """Run ``stages`` on the dataset in ``source``, seal the result in ``out``, return its manifest.
-
-    Raises:
-        InputError: if ``out`` is ``source``, or a stage cannot work on it.
-        RunMismatchError: if ``out`` contains another run.
-        SchemaError: if ``source`` is not a sealed dataset, or was changed after the seal.
-    """
-    _, config = _check_request(source, out, stages)
-    with lock_run_directory(out, config, resume=resume):
-        return run_stages(source, out, stages, progress)
-
-
-def _check_request(
-    source: Path, out: Path, stages: Sequence[Stage]
-) -> tuple[Manifest, dict[str, Any]]:
-    """Check the arguments; return the parent's manifest and the config of the run."""
-    if out.resolve() == source.resolve():
-        raise InputError(
-            "this is the dataset that the command reads, and datasets are never changed. Choose a "
-            "new directory.",
-            field="out",
-            value=out,
-        )
-    parent = read_manifest(source)
-    if not (out / MANIFEST_FILE).exists():
-        check_files(source, parent.files)
-        with explain_damage(source):
-            stages[0].check(source, parent)
-    return parent, {"parent": parent.digest, "stages": stage_specs(stages)}
-
-
-def derive_shard(
-    source: Path,
-    out: Path,
-    stage: ShardedStage,
-    shard: JobShard,
-    *,
-    resume: bool = False,
-    progress: Progress,
+def seal_dataset(
+    root: Path, manifest: Manifest, render_card: CardRenderer, *, saved_problems: int = 0
 ) -> None:
-    """Do one job's part of :func:`derive_dataset` in a separate directory, without a seal.
-
-    Raises:
-        InputError: if ``out`` is ``source``, or the stage cannot work on it.
-        RunMismatchError: if ``out`` contains another run or another shard.
-        SchemaError: if ``source`` is not a sealed dataset, or was changed after the seal.
-    """
-    parent, config = _check_request(source, out, [stage])
-    shard_config = {**config, "shard": str(shard)}
-    with lock_run_directory(out, shard_config, resume=resume), explain_damage(source):
-        stage.run_shard(DatasetDraft(source, out, parent, progress), shard)
-
-
-def stage_specs(stages: Sequence[Stage]) -> dict[str, Any]:
-    """Return the specs of ``stages`` as JSON values, by the spec key of each stage."""
-    return to_json_values({stage.spec_key: stage.spec() for stage in stages})
-
-
-def run_stages(source: Path, out: Path, stages: Sequence[Stage], progress: Progress) -> Manifest:
-    """Run ``stages`` and seal the result, in a directory that the caller has locked.
-
-    Args:
-        source: Directory of the parent dataset.
-        out: Directory of the new dataset.
-        stages: The stages, in order.
-        progress: Progress bar.
-    """
-    is_sealed = (out / MANIFEST_FILE).exists()
-    if not is_sealed or _has_failures_to_retry(read_manifest(out), stages):
-        parent = read_manifest(source)
-        draft = DatasetDraft(source, out, parent.model_copy(deep=True), progress)
-        with explain_damage(source):
-            for stage in stages:
-                stage.run(draft)
-        draft.manifest.made_by = RELEASE
-        _seal_draft(draft, parent, stage_specs(stages))
-    return read_manifest(out)
-
-
-def _has_failures_to_retry(manifest: Manifest, stages: Sequence[Stage]) -> bool:
-    """Return whether a resumed run of ``stages`` tries failed items of a sealed dataset again."""
-    failed = manifest.failed or {}
-    return any(stage.spec_key in failed and stage.failure_policy.retries for stage in stages)
-
-
-def _seal_draft(draft: DatasetDraft, parent: Manifest, specs: Mapping[str, Any]) -> None:
-    """Copy the files that no stage has written, complete the manifest and seal the dataset."""
-    root = draft.root
-    entries = []
-    for path in draft.paths:
-        if not (root / path).exists():
-            copy_file(draft.parent_root / path, root / path)
-        rows = count_rows(root / path)
-        entries.append(FileEntry.from_file(root, path, rows, draft.text_digests.get(path)))
-    if (draft.parent_root / QUARANTINE_FILE).exists():
-        copy_file(draft.parent_root / QUARANTINE_FILE, root / QUARANTINE_FILE)
-    manifest = draft.manifest
-    spec = manifest.spec.without_digest()
-    for spec_key in specs:
-        for replaced_key in replaced_keys(spec_key, spec):
-            del spec[replaced_key]
-    spec |= dict(specs)
-    manifest.spec = SpecSection.model_validate({"digest": digest(spec), **spec})
-    manifest.digest = files_digest(entries)
-    manifest.parent = parent.digest
-    manifest.files = entries
-    manifest.plugins = plugin_entries(parent.plugins)
-    draft.progress.phase("validate", 1)
-    seal_dataset(root, manifest)
-    draft.progress.advance(1)
-
-
-def seal_dataset(root: Path, manifest: Manifest, *, saved_problems: int = 0) -> None:
     """Check the finished files in ``root``, then write the card and, last, the manifest.
 
     Args:
         root: Directory of the dataset.
         manifest: The manifest to write.
+        render_card: Returns the card of the dataset.
         saved_problems: Problems whose samples are on disk; an error states that they are safe.
 
     Raises:
@@ -326,7 +224,7 @@ def seal_dataset(root: Path, manifest: Manifest, *, saved_problems: int = 0) -> 
     """
     check_invariants(root, manifest)
     with store_errors(root, saved_problems=saved_problems):
-        write_atomic(root / "README.md", dataset_card(root, manifest).encode())
+        write_atomic(root / "README.md", render_card(root, manifest).encode())
         write_atomic(root / MANIFEST_FILE, manifest.to_json().encode())
 
 

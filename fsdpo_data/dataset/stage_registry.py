@@ -9,41 +9,60 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from fsdpo_cards.render import code_span, render_text
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.registry import Registry
+from fsdpo_data.dataset.manifest import RawRecord, StageRecord
 
 if TYPE_CHECKING:
     from fsdpo_data.core.progress import Progress
     from fsdpo_data.dataset.manifest import Manifest
     from fsdpo_data.dataset.stage import Stage, StageOptions
 
+RecordT = TypeVar("RecordT", bound=StageRecord[Any, Any])
 StageOptionsT = TypeVar("StageOptionsT", bound="StageOptions")
 
 #: The new dataset in the command that comes after a stage.
 NEW_DATASET = "DATASET"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageEntry(Generic[StageOptionsT]):
-    """A registered stage."""
+Row: TypeAlias = tuple[str, str]  #: Name and value of a row of the summary.
+#: The counts of a distribution, as (label, count).
+Distribution: TypeAlias = list[tuple[str, int]]
 
-    name: str  #: Name of the command, of the method of ``Dataset``, and ``Stage.spec_key``.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageDescription(Generic[RecordT]):
+    """What cards and summaries say about the entry of a stage in a manifest."""
+
+    name: str  #: Name of the entry in the manifest.
+    record: type[RecordT] = RawRecord  # type: ignore[assignment]  #: Model of the entry.
+    #: Row of the card's table, as a Jinja template. Its variables are the options of the entry.
+    card_row: str = ""
+    failed_items: str = "items"  #: What the engine of the stage can refuse, for messages.
+    #: Function that returns the rows of the summary; None for no rows.
+    summarize: Callable[[RecordT, Manifest], Sequence[Row]] | None = None
+    #: Function that returns a sentence for each number that suggests a mistake; None for none.
+    warn: Callable[[RecordT], Sequence[str]] | None = None
+    #: Function that returns the distributions of the card by title, from the entry, the directory
+    #: and the manifest; None for no distribution.
+    plot: Callable[[RecordT, Path, Manifest], Mapping[str, Distribution]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageEntry(StageDescription[RecordT], Generic[StageOptionsT, RecordT]):
+    """A registered stage with a command. Its ``name`` is also the name of the command."""
+
     #: Class of the options. Its docstring is the help; a field ``shard`` means that it has shards.
     options_class: type[StageOptionsT]
     #: Function that checks the options against the dataset, resolves models and returns the stage.
     make_stage: Callable[[StageOptionsT], Stage]
-    #: Columns and configs that the stage replaces, such as ``step_rewards`` or ``pairs``. The spec
-    #: of the new dataset has no section of another stage that wrote one of them.
-    writes: Sequence[str] = ()
-    #: Row of the card's table, as a Jinja template. Its variables are the values of ``Stage.spec``.
-    card_row: str = ""
     #: Function that returns a text for the terminal from the new manifest; None for no text.
     describe_result: Callable[[Manifest], str] | None = None
     #: Function that returns the stage of each new dataset, by directory; the directory ``out`` is
@@ -67,13 +86,17 @@ class StageEntry(Generic[StageOptionsT]):
         return "shard" in self.options_class.model_fields
 
 
-#: All stages. Each module of ``fsdpo_data.stages`` registers its own.
-STAGES: Registry[StageEntry[Any]] = Registry(
+#: The stages without a command of their own, such as the sampling of a build.
+STAGES_WITHOUT_COMMAND: Registry[StageDescription[Any]] = Registry(
+    "stage", StageDescription, package="fsdpo_data.stages"
+)
+#: The stages with a command. Each module of ``fsdpo_data.stages`` registers its own.
+STAGES: Registry[StageEntry[Any, Any]] = Registry(
     "stage", StageEntry, group="fsdpo.stages", package="fsdpo_data.stages"
 )
 
 
-def stage_entry(options: StageOptionsT) -> StageEntry[StageOptionsT]:
+def stage_entry(options: StageOptionsT) -> StageEntry[StageOptionsT, Any]:
     """Return the entry of the stage that options belong to.
 
     Raises:
@@ -85,40 +108,53 @@ def stage_entry(options: StageOptionsT) -> StageEntry[StageOptionsT]:
     raise TypeError(f"{type(options).__name__}: no stage is registered with these options.")
 
 
-def replaced_keys(spec_key: str, keys: Iterable[str]) -> list[str]:
-    """Return the keys of a spec whose results the stage ``spec_key`` replaces.
+def describe_stages(manifest: Manifest) -> Iterator[tuple[StageDescription[Any], Any]]:
+    """Yield the description and the entry of each known stage of a dataset, in their order."""
+    for record in manifest.stages:
+        description = find_description(record.name)
+        if description is not None:
+            yield description, manifest.get(record.name, description.record)
 
-    The results of a stage that is not registered are unknown, so its key stays.
-    """
-    entry = _importable_entry(spec_key)
-    if entry is None:
-        return []
-    replaced = []
-    for key in keys:
-        other_entry = None if key == spec_key else _importable_entry(key)
-        if other_entry is not None and set(other_entry.writes) & set(entry.writes):
-            replaced.append(key)
-    return replaced
+
+def plot_stages(root: Path, manifest: Manifest) -> dict[str, Distribution]:
+    """Return the distributions of the stages' results, by title."""
+    plots: dict[str, Distribution] = {}
+    for description, record in describe_stages(manifest):
+        if description.plot is not None:
+            plots |= description.plot(record, root, manifest)
+    return plots
+
+
+def describe_failures(failed: Mapping[str, int]) -> str:
+    """Return the number of failed items of each stage."""
+    texts = []
+    for name, count in failed.items():
+        description = find_description(name)
+        items = description.failed_items if description else f"items of {name}"
+        texts.append(f"{count:,} {items}")
+    return ", ".join(texts)
 
 
 def card_rows(manifest: Manifest) -> list[str]:
     """Return the rows of a card's table that describe the stages of a dataset, in their order.
 
-    The row of a stage that is not registered, such as one of an absent plug-in, lists its values.
+    The row of a stage that is not registered, such as one of an absent plug-in, lists its options.
     """
-    other_keys = manifest.spec.model_extra or {}
     rows = []
-    for key, value in manifest.spec.to_dict().items():
-        entry = _importable_entry(key)
-        if entry is not None:
-            rows.append(render_text(entry.card_row, value))
-        elif key in other_keys and isinstance(value, dict):
-            rows.append(f"| {key} | {code_span(json.dumps(value, ensure_ascii=False))} |")
-    return [row for row in rows if row]
+    for record in manifest.stages:
+        description = find_description(record.name)
+        if description is None:
+            options = json.dumps(record.options, ensure_ascii=False)
+            rows.append(f"| {record.name} | {code_span(options)} |")
+        elif description.card_row:
+            rows.append(render_text(description.card_row, record.options))
+    return rows
 
 
-def _importable_entry(name: str) -> StageEntry[Any] | None:
-    """Return the entry of a stage; None if it is not registered or its plug-in is broken."""
+def find_description(name: str) -> StageDescription[Any] | None:
+    """Return the description of a stage; None if it is not registered, or its plug-in is broken."""
+    if name in STAGES_WITHOUT_COMMAND:
+        return STAGES_WITHOUT_COMMAND[name]
     with contextlib.suppress(InputError):
         return STAGES.get(name)
     return None

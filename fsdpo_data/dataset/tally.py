@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, NamedTuple, Self
 
 from fsdpo_data.answers import Verdict
+from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.entities import (
     GRADED_OUTCOMES,
     MODEL_FAILURES,
@@ -13,13 +14,8 @@ from fsdpo_data.core.entities import (
     Outcome,
     Solution,
 )
-from fsdpo_data.core.statistics import Interval, wilson_interval
-from fsdpo_data.dataset.manifest_sections import (
-    AccuracyStats,
-    PassAtK,
-    SolutionStats,
-    ThinkingStats,
-)
+from fsdpo_data.core.statistics import Mean, mean_rate, wilson_interval
+from fsdpo_data.dataset.manifest import SolutionStats
 
 _LABEL_BY_OUTCOME = {"correct": "positive", **dict.fromkeys(MODEL_FAILURES, "negative")}
 
@@ -97,70 +93,52 @@ class Tally:
         self.solutions += len(verdicts)
         self.graded_counts.append(GradedCount(correct=outcomes["correct"], graded=graded))
 
-    def manifest_counts(self) -> dict[str, Any]:
-        """Return the manifest's ``outcomes``, ``labels`` and ``grader_rules``."""
-        return {
-            "outcomes": dict(sorted(self.outcomes.items())),
-            "labels": {"steps": self.labels.total(), **dict(sorted(self.labels.items()))},
-            "grader_rules": dict(sorted(self.grader_rules.items())),
-        }
+    def label_counts(self) -> dict[str, int]:
+        """Return the steps by label for the manifest, with the total as ``steps``."""
+        return {"steps": self.labels.total(), **dict(sorted(self.labels.items()))}
 
-    def outcome_statistics(self) -> dict[str, Any]:
-        """Derive the fields of :class:`SolutionStats` that depend on outcomes.
+    def thinking_counts(self) -> dict[str, int]:
+        """Return the solutions with thinking that is ``closed`` or ``unclosed``; empty without."""
+        counts = self.thinking
+        return {name: counts[name] for name in ("closed", "unclosed")} if counts else {}
+
+    def statistics(self) -> SolutionStats:
+        """Return the manifest's statistics of the solutions.
 
         The samples of one problem are not independent, so the 95 % intervals are over problems.
         """
         graded_problems = [count for count in self.graded_counts if count.graded]
-        correct = sum(count.correct for count in graded_problems)
-        graded = sum(count.graded for count in graded_problems)
         is_solved = [count.correct > 0 for count in graded_problems]
-        solved = sum(is_solved)
-        n_problems = len(graded_problems)
-        return {
-            "accuracy": AccuracyStats(
-                value=round(correct / graded, 6) if graded else None,
-                correct=correct,
-                n=graded,
-                ci95=_rounded_interval(
-                    [count.correct for count in graded_problems],
-                    [count.graded for count in graded_problems],
-                ),
-            ),
-            "pass_at_k": PassAtK(
-                value=round(solved / n_problems, 6) if n_problems else None,
-                solved=solved,
-                n=n_problems,
-                ci95=_rounded_interval(is_solved, [1] * n_problems),
-            ),
-            "mixed_problems": sum(0 < count.correct < count.graded for count in graded_problems),
-        }
-
-    def thinking_stats(self) -> ThinkingStats | None:
-        """Return the statistics of the thinking; None if no solution contains thinking."""
-        counts = self.thinking
-        if not counts:
-            return None
-        return ThinkingStats(closed=counts["closed"], unclosed=counts["unclosed"])
-
-    def statistics(self) -> SolutionStats:
-        """Return the manifest's statistics of the solutions."""
-        outcome_statistics = self.outcome_statistics()
-        # Most datasets contain no thinking.
-        optional_fields = {}
-        if self.stopped_thoughts:
-            optional_fields["stopped_thoughts"] = self.stopped_thoughts
         return SolutionStats(
-            accuracy=outcome_statistics["accuracy"],
-            pass_at_k=outcome_statistics["pass_at_k"],
-            mixed_problems=outcome_statistics["mixed_problems"],
+            accuracy=_mean_over_problems(graded_problems),
+            pass_at_k=mean_rate(is_solved).round(6),
+            solved_problems=sum(is_solved),
+            mixed_problems=sum(0 < count.correct < count.graded for count in graded_problems),
             truncated=self.truncated,
+            stopped_thoughts=self.stopped_thoughts,
             unique_solutions=self.unique_texts,
             tokens_per_second=round(self.tokens / self.seconds, 1) if self.seconds else None,
-            **optional_fields,
+        )
+
+    def cost(self) -> Cost:
+        """Return the cost of sampling."""
+        return Cost(
+            tokens=None if self.solutions_without_token_count else self.tokens,
+            prm_calls=self.prm_calls,
+            seconds=round(self.seconds, 3),
         )
 
 
-def _rounded_interval(totals: Sequence[int], counts: Sequence[int]) -> Interval | None:
-    """Return the interval of a mean over problems, for the manifest; None without problems."""
-    interval = wilson_interval(totals, counts)
-    return interval.round_bounds(6) if interval else None
+def _mean_over_problems(counts: Sequence[GradedCount]) -> Mean:
+    """Return the accuracy of the graded solutions, with the problems as clusters."""
+    correct = [count.correct for count in counts]
+    graded = [count.graded for count in counts]
+    if not counts:
+        return Mean(value=None, n=0, ci95=None)
+    mean = Mean(
+        value=sum(correct) / sum(graded),
+        n=sum(graded),
+        ci95=wilson_interval(correct, graded),
+        clusters=len(counts),
+    )
+    return mean.round(6)

@@ -14,9 +14,10 @@ from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet, read_table_batches
 from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.dataset import schema
-from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import FileEntry, SpecSection
+from fsdpo_data.dataset.manifest import FileEntry, Manifest, read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, scan_rows
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, PairRecord, SampleRecord
+from fsdpo_data.dataset.stage_registry import describe_stages
 from fsdpo_data.pairs.checks import find_violations
 
 
@@ -27,6 +28,8 @@ def validate(root: Path) -> Manifest:
         SchemaError: listing every violated invariant with examples, or naming an unreadable file.
     """
     manifest = read_manifest(root)
+    for _ in describe_stages(manifest):
+        pass  # each known entry is validated when it is read
     check_files(root, manifest.files)
     check_invariants(root, manifest)
     return manifest
@@ -83,14 +86,15 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
         solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
         violations += _find_id_violations(problems, solutions)
         violations += _find_metadata_violations(problems)
-        violations += _find_row_violations(solutions, manifest.spec)
+        violations += _find_row_violations(solutions, manifest)
         violations += _find_count_violations(root, manifest)
-    if not violations and manifest.spec.pair and manifest.pairs:
+    record = manifest.find_writer("pairs", PairRecord)
+    if not violations and record is not None:
         violations += find_violations(
             manifest.config_paths(root, "pairs"),
             manifest.config_paths(root, "solutions"),
-            manifest.spec.pair.to_dict(),
-            manifest.pairs.to_dict(),
+            record.options,
+            record.counts,
         )
     if violations:
         raise _invalid_dataset_error(root, violations)
@@ -107,7 +111,7 @@ def _invalid_dataset_error(root: Path, violations: Sequence[str]) -> SchemaError
 
 def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
     """Yield the files with another version, other columns or other texts than expected."""
-    sparse_columns = ("rollouts",) if manifest.spec.labels_are_searched else ()
+    sparse_columns = ("rollouts",) if manifest.labels_are_searched else ()
     for config in CONFIGS:
         expected = schema.arrow_schema(config)
         for entry in manifest.config_files(config):
@@ -197,16 +201,17 @@ def _find_metadata_violations(problems: pl.LazyFrame) -> Iterator[str]:
             return
 
 
-def _find_row_violations(solutions: pl.LazyFrame, spec: SpecSection) -> Iterator[str]:
+def _find_row_violations(solutions: pl.LazyFrame, manifest: Manifest) -> Iterator[str]:
     """Yield the rules that rows of ``solutions`` violate, with examples."""
+    is_searched = manifest.get(SAMPLE_STAGE, SampleRecord).options.search is not None
     rules = {
         **_text_rules(),
         **_label_rules(),
-        **(_searched_label_rules() if spec.labels_are_searched else _outcome_label_rules()),
+        **(_searched_label_rules() if manifest.labels_are_searched else _outcome_label_rules()),
         **_step_label_rules(),
-        **_reward_rules(rewards_are_probabilities=spec.rewards_are_probabilities),
+        **_reward_rules(rewards_are_probabilities=manifest.rewards_are_probabilities),
         "have the cost of a search without a search, or the other way round": (
-            pl.col("search").is_not_null() != (spec.search is not None)
+            pl.col("search").is_not_null() != is_searched
         ),
         "have a finish_reason that is not stop or length": (
             ~pl.col("finish_reason").is_in(["stop", "length"])

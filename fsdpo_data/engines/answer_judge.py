@@ -1,8 +1,8 @@
 """The judge of undecided answers: its options, its model and its format."""
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,8 @@ from pydantic import Field
 from fsdpo_data.core.command_line import command_parameters, make_options
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
-from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.file_model import FileModel
+from fsdpo_data.core.identity import EngineRef, ModelRef
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.options import Group, Option, Options
 from fsdpo_data.core.sampling import SamplingSpec
@@ -27,7 +28,7 @@ from fsdpo_data.engines.load import load_selected_sampler
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.weights import resolve_judge
-from fsdpo_data.models.prompts import Template
+from fsdpo_data.models.prompts import Template, TemplateRef
 from fsdpo_data.models.resolve import ResolvedModel
 
 _PANEL = "Judge"
@@ -128,6 +129,18 @@ def _with_keys(message: str, names: Collection[str]) -> str:
     return _QUOTED_FIELD.sub(replace_field, message)
 
 
+class AnswerJudgeSettings(FileModel):
+    """Everything that decides the verdicts of a judge of undecided answers."""
+
+    model: ModelRef  #: The model.
+    format: str  #: Name of its prompt and of the way in which its replies are read.
+    format_digest: str  #: Digest of the fields of the format that decide the verdicts.
+    prompt_sha256: str  #: SHA-256 of the prompt, before values replace the names in braces.
+    template: TemplateRef  #: The prompt template.
+    sampling: SamplingSpec  #: The sampling settings of a reply.
+    engine: EngineRef  #: The engine.
+
+
 @dataclass(frozen=True)
 class AnswerJudge:
     """A judge of undecided answers, whose model is resolved and not loaded."""
@@ -136,22 +149,25 @@ class AnswerJudge:
     judge_format: AnswerJudgeFormat  #: Its prompt, and how its replies are read.
     template: Template  #: The prompt template.
     sampling: SamplingSpec  #: Sampling settings of a reply; ``n`` is 1.
-    engine: Mapping[str, str]  #: Name of the engine and precision of the weights, for the spec.
+    engine: EngineRef  #: The engine that runs the model.
     #: Loads the sampler. Called only if replies are missing, because loading a model is slow.
     make_sampler: Callable[[], Sampler]
     batch_size: int = 256  #: Prompts per call of the sampler.
     #: Whether the sampler stays loaded after a session, because another session uses it.
     keeps_engine: bool = False
 
-    def spec(self) -> dict[str, Any]:
-        """Return everything that decides the verdicts, as plain values."""
-        return {
-            "model": asdict(self.model),
-            "format": self.judge_format.manifest_entry(),
-            "template": self.template.manifest_entry(),
-            "sampling": self.sampling.to_json_values(),
-            "engine": dict(self.engine),
-        }
+    @property
+    def settings(self) -> AnswerJudgeSettings:
+        """Everything that decides the verdicts."""
+        return AnswerJudgeSettings(
+            model=self.model,
+            format=self.judge_format.name,
+            format_digest=self.judge_format.digest,
+            prompt_sha256=self.judge_format.prompt_digest,
+            template=self.template.ref,
+            sampling=self.sampling,
+            engine=self.engine,
+        )
 
     @property
     def rule(self) -> str:
@@ -210,7 +226,7 @@ def resolve_answer_judge(options: AnswerJudgeOptions) -> AnswerJudge | None:
         judge_format=judge_format,
         template=model.template,
         sampling=sampling,
-        engine=selection.spec_entry,
+        engine=selection.ref,
         make_sampler=lambda: _load_judge(selection, model),
         batch_size=selection.batch_size,
     )

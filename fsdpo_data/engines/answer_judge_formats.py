@@ -144,10 +144,6 @@ class AnswerJudgeFormat(Options):
         """SHA-256 of the prompt, before values replace the names in braces."""
         return hashlib.sha256(self.prompt.encode()).hexdigest()
 
-    def manifest_entry(self) -> dict[str, str]:
-        """Return the name and the digests of the format, for a manifest."""
-        return {"name": self.name, "digest": self.digest, "prompt_sha256": self.prompt_digest}
-
     def render(self, item: JudgeQuestion, special_tokens: Collection[str] = ()) -> str:
         """Return the prompt for an answer, without the chat format of the judge.
 

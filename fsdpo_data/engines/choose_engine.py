@@ -6,6 +6,7 @@ from importlib.util import find_spec
 from typing import Any, Self
 
 from fsdpo_data.core.errors import InputError, install_command
+from fsdpo_data.core.identity import EngineRef
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.engines.options import EngineOptions, SamplerOptions, ScorerOptions
 from fsdpo_data.engines.ray import Placement, resolve_engine_on_cluster
@@ -38,15 +39,19 @@ class EngineSelection:
     placement: Placement | None = None  #: Replicas on a Ray cluster; None: run in this process.
 
     @property
-    def spec_entry(self) -> dict[str, str]:
-        """The engine as the spec of a run stores it: name, data type and API."""
+    def ref(self) -> EngineRef:
+        """The engine as files name it: name, data type and API."""
         # A server and a recording do not read the data type, which may be set for a reward model.
         dtype = self.options.dtype if "dtype" in self.entry.options else "auto"
-        spec_entry = {"name": self.entry.name, "dtype": dtype}
         is_remote = isinstance(self.entry, SamplerEntry) and self.entry.is_remote
-        if is_remote and isinstance(self.options, SamplerOptions):
-            spec_entry |= {"api": self.options.server.api, "seeds": "not guaranteed"}
-        return spec_entry
+        if not is_remote or not isinstance(self.options, SamplerOptions):
+            return EngineRef(name=self.entry.name, dtype=dtype)
+        return EngineRef(
+            name=self.entry.name,
+            dtype=dtype,
+            api=self.options.server.api,
+            seeds="not guaranteed",
+        )
 
     @property
     def batch_size(self) -> int:

@@ -1,12 +1,11 @@
 """Models with their engines, resolved and checked, and loaded when they are needed."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from fsdpo_data.core.identity import ModelRef, file_sha256
+from fsdpo_data.core.identity import EngineRef, ModelRef, file_sha256
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.engines.choose_engine import (
     select_sampler,
@@ -17,7 +16,8 @@ from fsdpo_data.engines.load import load_selected_sampler, load_selected_scorer
 from fsdpo_data.engines.options import DEFAULT_MODEL, ReplayOptions, SamplerOptions, ScorerOptions
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
-from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, format_entry
+from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, ScoreSettings
+from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
 from fsdpo_data.engines.weights import resolve_model, resolve_prm
 from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights
 
@@ -29,7 +29,7 @@ class ResolvedPolicy:
     model: ResolvedModel  #: The model of the options.
     #: The model that wrote the solutions. In a recording, it may be another model.
     author: ModelRef
-    engine: Mapping[str, str]  #: The engine as the spec of a build stores it.
+    engine: EngineRef  #: The engine, with the digest of a recording.
     #: Sampling settings that are unknown because a replay does not state them.
     unknown_fields: tuple[str, ...]
     batch_size: int  #: Prompts per call of the sampler.
@@ -56,7 +56,7 @@ def resolve_policy(
     return ResolvedPolicy(
         model=model,
         author=_solution_author(options, model.ref),
-        engine=selection.spec_entry | _recording_entry(options),
+        engine=selection.ref.model_copy(update={"recording": _recording_digest(options)}),
         unknown_fields=options.unknown_fields,
         batch_size=engine.batch_size or selection.batch_size,
         make_sampler=partial(load_selected_sampler, selection, model),
@@ -73,16 +73,16 @@ def _solution_author(options: ReplayOptions, model: ModelRef) -> ModelRef:
     return ModelRef(options.model_name or UNKNOWN, UNKNOWN)
 
 
-def _recording_entry(options: ReplayOptions) -> dict[str, str]:
-    """Return the digest of a recording whose model has an unknown revision, for the spec.
+def _recording_digest(options: ReplayOptions) -> str | None:
+    """Return the digest of a recording whose model has an unknown revision; None for others.
 
     It separates the recordings of different models. A recording of a known model gives the same
-    solutions as the model itself, so the spec is that of sampling.
+    solutions as the model itself, so its manifest is that of sampling.
     """
     replay = options.engine.replay
     if replay is None or _is_written_by_model(options):
-        return {}
-    return {"recording": f"sha256:{file_sha256(Path(replay))}"}
+        return None
+    return f"sha256:{file_sha256(Path(replay))}"
 
 
 def _is_written_by_model(options: ReplayOptions) -> bool:
@@ -96,13 +96,20 @@ class ResolvedRewardModel:
     """A process reward model with its engine."""
 
     weights: ResolvedWeights  #: The weights, with the PRM format of a published reward model.
-    engine: Mapping[str, str]  #: The engine as the spec of a stage stores it.
+    engine: EngineRef  #: The engine.
     make_scorer: Callable[[], Scorer]  #: Loads the scorer.
 
     @property
-    def entry(self) -> dict[str, Any]:
-        """The reward model and its PRM format, as plain values."""
-        return {"prm": asdict(self.weights.ref), **format_entry(self.weights)}
+    def settings(self) -> ScoreSettings:
+        """Everything that determines the step rewards."""
+        weights = self.weights
+        settings = ScoreSettings(prm=weights.ref, engine=self.engine)
+        if isinstance(weights, TrainedPrm):
+            settings.last_step_only = weights.last_step_only
+        elif isinstance(weights, PublishedPrm):
+            settings.prm_format = weights.prm_format.ref
+            settings.reference = weights.reference.ref if weights.reference else None
+        return settings
 
     @property
     def format_evidence(self) -> str:
@@ -128,6 +135,6 @@ def resolve_reward_model(
     selection = select_scorer(options, weights, model_count=model_count)
     return ResolvedRewardModel(
         weights=weights,
-        engine=selection.spec_entry,
+        engine=selection.ref,
         make_scorer=partial(load_selected_scorer, selection, weights),
     )

@@ -14,6 +14,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.exchange.export_formats import ExportFormat, NotExportableError, Row, unique_rows
 from fsdpo_data.exchange.formats import export_formats
@@ -134,7 +135,7 @@ def read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str,
             "problem_id", question="question", source="source", gold="answer"
         )
     )
-    model = pl.lit(manifest.spec.model.name).alias("model")
+    model = pl.lit(manifest.get(SAMPLE_STAGE, SampleRecord).options.model.name).alias("model")
     for file in manifest.config_paths(root, config):
         frame = collect_rows(scan_rows(config, [file])).with_columns(model)
         joined = frame.join(problems, on="problem_id", how="left", maintain_order="left")

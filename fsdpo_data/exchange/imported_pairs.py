@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.dataset.manifest_sections import PairStats
+from fsdpo_data.dataset.manifest import AnyRecord
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
-from fsdpo_data.pairs.checks import IMPORTED_STYLE
+from fsdpo_data.dataset.stage_records import PAIR_STAGE
+from fsdpo_data.pairs.checks import ImportedPairSettings
 from fsdpo_data.pairs.statistics import imported_pair_statistics
 from fsdpo_data.stages.pair import join_pair_sides
 
@@ -20,17 +19,19 @@ from fsdpo_data.stages.pair import join_pair_sides
 class ImportedPairStage(Stage):
     """Adds the ``pairs`` config: each imported row gave a chosen and then a rejected solution."""
 
-    spec_key = "pair"
+    name = PAIR_STAGE
+    writes = ("pairs",)
 
-    def spec(self) -> Mapping[str, Any]:
-        """Return the origin of the pairs; the spec of the step labels has their format."""
-        return {"style": IMPORTED_STYLE}
+    def options(self) -> ImportedPairSettings:
+        """Return the origin of the pairs; the entry of the import has their format."""
+        return ImportedPairSettings()
 
-    def run(self, draft: DatasetDraft) -> None:
+    def run(self, draft: DatasetDraft) -> AnyRecord:
         """Write one file of pairs per file of solutions."""
         draft.add_pairs(_pair_neighbours)
         counts = imported_pair_statistics(draft.current_files("pairs"))
-        draft.set_pair_stats(PairStats.model_validate(counts))
+        draft.manifest.rows.pairs = counts.pairs
+        return self.make_record(counts)
 
 
 def _pair_neighbours(file: Path) -> pa.Table:

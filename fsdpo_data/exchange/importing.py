@@ -6,7 +6,7 @@ Nothing is sampled; all other stages are the same as in a build. Files are read 
 import logging
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any
@@ -15,14 +15,16 @@ from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import store_errors
-from fsdpo_data.core.identity import ModelRef, SourceRef, text_key
+from fsdpo_data.core.identity import EngineRef, ModelRef, SourceRef, text_key
 from fsdpo_data.core.options import Group, Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SourceRow, data_files, read_records, replace_surrogates
 from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
 from fsdpo_data.engines.options import Resume, Workers
+from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.exchange.formats import find_response_format, unknown_format_message
 from fsdpo_data.exchange.response_formats import (
     RecordedResponse,
@@ -49,10 +51,12 @@ from fsdpo_data.problems.row_formats import (
     require_usable,
 )
 from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
+from fsdpo_data.steps.rewards import OUTCOME_LABELS
 from fsdpo_data.steps.segment import SEGMENTERS, segmenter_name
 
 log = logging.getLogger(__name__)
 
+ENGINE = "outputs"  #: Name in the manifest in place of the engine that sampled the solutions.
 _OUTPUTS_PANEL = "Outputs"  #: Heading of the options of outputs, in the help.
 OutputsFieldName = Annotated[
     str | None, Option(panel=_OUTPUTS_PANEL, metavar="FIELD", default_text="by format")
@@ -161,10 +165,12 @@ def run_import(options: ImportOutputsOptions, progress: Progress) -> tuple[Path,
             raise InputError(_no_outputs_message(options, reader))
         for warning in reader.warnings():
             log.warning(warning)
-        spec = _build_spec(options, reader, files)
+        revision = files_revision(files)
+        outputs_source = SourceRef(Path(options.file).name, revision, options.split)
         manifest = seal_import(
             reader.spool,
-            spec,
+            _build_spec(options, reader, revision),
+            reader.gold_problems.source_refs or [outputs_source],
             reader.quarantined,
             out,
             resume=options.resume,
@@ -183,32 +189,32 @@ def _no_outputs_message(options: ImportOutputsOptions, reader: "_OutputReader") 
     return message
 
 
-def _build_spec(
-    options: ImportOutputsOptions, reader: "_OutputReader", files: Sequence[Path]
-) -> BuildSpec:
-    """Return the spec of the dataset, after all files are read."""
-    revision = files_revision(files)
-    outputs_source = SourceRef(Path(options.file).name, revision, options.split)
+def _build_spec(options: ImportOutputsOptions, reader: "_OutputReader", revision: str) -> BuildSpec:
+    """Return the spec of the dataset, after all files are read; ``revision`` is theirs."""
     segmenter = segmenter_name(options.segmenter or "auto")
     if reader.has_recorded_steps and options.segmenter is None:
         segmenter = RECORDED_STEPS
-    score: dict[str, Any] = {}
+    score = None
     if reader.has_scores:
         score_revision = files_revision([options.scores]) if options.scores else revision
-        score = {
-            "prm": asdict(ModelRef(options.prm_name, UNKNOWN)),
-            "engine": {"name": "outputs", "dtype": UNKNOWN, "recording": score_revision},
-        }
+        score = ScoreSettings(
+            prm=ModelRef(options.prm_name, UNKNOWN),
+            engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=score_revision),
+        )
     return BuildSpec(
-        model=ModelRef(options.model_name or reader.model_name(), UNKNOWN),
-        sources=tuple(reader.gold_problems.source_refs) or (outputs_source,),
-        template=reader.template,
-        sampling=SamplingSpec(n=max(reader.spool.counts.values()), **options.sampling.values),
-        engine={"name": "outputs", "dtype": UNKNOWN, "recording": revision},
-        segmenter=segmenter,
-        grader=get_grader().version,
-        unknown_fields=options.sampling.unknown_fields,
-        grade_thinking=options.grade_thinking,
+        sample=SampleSettings(
+            model=ModelRef(options.model_name or reader.model_name(), UNKNOWN),
+            template=reader.template.ref,
+            sampling=SamplingSpec(n=max(reader.spool.counts.values()), **options.sampling.values),
+            unknown_fields=options.sampling.unknown_fields,
+            engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=revision),
+            segmenter=segmenter,
+        ),
+        grade=GradeSettings(
+            grader=get_grader().version,
+            labels=OUTCOME_LABELS,
+            grade_thinking=options.grade_thinking,
+        ),
         score=score,
     )
 

@@ -12,14 +12,16 @@ from typing import IO, Any
 import orjson
 
 from fsdpo_data.core.entities import Problem
+from fsdpo_data.core.identity import SourceRef
 from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import Completion
+from fsdpo_data.dataset.derive import run_stages, stage_options
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import StepLabelStats
 from fsdpo_data.dataset.run import MANIFEST_FILE, RunDir, completion_fields, lock_run_directory
-from fsdpo_data.dataset.stage import Stage, run_stages, stage_specs
+from fsdpo_data.dataset.stage import Stage
 from fsdpo_data.problems.load import ProblemSet, QuarantinedRow
+from fsdpo_data.stages.import_labels import ImportCounts
 from fsdpo_data.stages.sample import BUILD_FOLDER, BuildSpec, seal_samples
 
 _PROBLEMS_PER_WRITE = 64  #: Problems whose solutions are in memory at a time.
@@ -77,37 +79,40 @@ class SolutionSpool:
 def seal_import(
     spool: SolutionSpool,
     spec: BuildSpec,
+    sources: Sequence[SourceRef],
     quarantined: Sequence[QuarantinedRow],
     out: Path,
     *,
     resume: bool,
     progress: Progress,
     workers: int | None = None,
-    step_labels: StepLabelStats | None = None,
+    label_counts: ImportCounts | None = None,
     stages: Sequence[Stage] = (),
 ) -> Manifest:
     """Run ``stages`` on all solutions of a spool, and seal the dataset ``out``.
 
     Args:
         spool: The solutions.
-        spec: The identity of the dataset.
+        spec: The options that decide the content of the dataset.
+        sources: The sources of the problems.
         quarantined: The rows that could not be used.
         out: Directory of the dataset.
         resume: Whether ``out`` may contain the unfinished import.
         progress: Receives the progress.
         workers: Processes that grade; None for one per available core.
-        step_labels: Counts of the imported step labels; None without step labels.
+        label_counts: Counts of the imported step labels; None without step labels.
         stages: The stages that follow, as in a build.
 
     Raises:
         RunMismatchError: if ``out`` contains another run.
         StoreError: if the disk fails.
     """
-    source = ProblemSet(list(spool.problems.values()), list(spec.sources), [*quarantined])
+    source = ProblemSet(list(spool.problems.values()), [*sources], [*quarantined])
+    config = spec.config(source)
 
     def seal_solutions(folder: Path, *, resume: bool) -> Manifest:
         """Seal the solutions without further stages."""
-        with RunDir.open(folder, spec.config(source.problems), resume=resume) as run:
+        with spec.open_run(folder, config, resume=resume) as run:
             if not (folder / MANIFEST_FILE).exists():
                 _append_missing(run, spool)
                 seal_samples(
@@ -117,14 +122,14 @@ def seal_import(
                     progress=progress,
                     workers=workers,
                     sample_counts=spool.counts,
-                    step_labels=step_labels,
+                    label_counts=label_counts,
                 )
             return read_manifest(folder)
 
     if not stages:
         return seal_solutions(out, resume=resume)
-    config = {"build": spec.config(source.problems), "stages": stage_specs(stages)}
-    with lock_run_directory(out, config, resume=resume):
+    config_of_all = {"stages": config["stages"] | stage_options(stages)}
+    with lock_run_directory(out, config_of_all, resume=resume):
         # The lock has checked the config, so everything in the directory belongs to this run.
         seal_solutions(out / BUILD_FOLDER, resume=True)
         return run_stages(out / BUILD_FOLDER, out, stages, progress)

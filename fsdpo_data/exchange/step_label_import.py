@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
-from fsdpo_data.core.identity import RELEASE, ModelRef, SourceRef, file_sha256
+from fsdpo_data.core.identity import RELEASE, EngineRef, ModelRef, SourceRef, file_sha256
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SourceRow, data_suffix, read_records
 from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.manifest_sections import StepLabelStats
+from fsdpo_data.dataset.stage_records import NO_GRADER, GradeSettings, SampleSettings
 from fsdpo_data.exchange.imported_pairs import ImportedPairStage
 from fsdpo_data.exchange.response_formats import RecordedResponse
 from fsdpo_data.exchange.spool import SolutionSpool, seal_import
@@ -28,8 +28,9 @@ from fsdpo_data.exchange.step_label_formats import StepLabelFormat
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, Template, get_template
 from fsdpo_data.problems.hub_datasets import DATASETS, HubSource, load_hub
 from fsdpo_data.problems.load import QuarantinedRow, quarantine_row
-from fsdpo_data.stages.annotate import NO_GRADER
+from fsdpo_data.stages.import_labels import ImportCounts, ImportSettings
 from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
+from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 ENGINE = "step-labels"  #: Name in the manifest in place of the engine that sampled the solutions.
 
@@ -120,51 +121,48 @@ def import_dataset(
             problem = Problem(solution.question, solution.gold, labels.ref.name, "train")
             prompt = solution.prompt or prompt_template.render(solution.question)
             spool.add(problem, prompt, _completion(solution))
-        spec = _import_spec(labels.ref, label_format, prompt_template, max(spool.counts.values()))
-        stats = StepLabelStats(
-            rows=result.read,
-            steps=result.steps.total(),
-            right=result.steps[True],
-            wrong=result.steps[False],
-        )
+        n_samples = max(spool.counts.values())
+        counts = ImportCounts(rows=result.read, right=result.steps[True], wrong=result.steps[False])
         manifest = seal_import(
             spool,
-            spec,
+            _import_spec(labels.ref.revision, label_format, prompt_template, n_samples),
+            [labels.ref],
             result.quarantined,
             out,
             resume=resume,
             progress=progress,
-            step_labels=stats,
+            label_counts=counts,
             stages=[ImportedPairStage()] if label_format.has_pairs else (),
         )
         return manifest, result
 
 
 def _import_spec(
-    source: SourceRef, label_format: StepLabelFormat, template: Template, n_samples: int
+    revision: str, label_format: StepLabelFormat, template: Template, n_samples: int
 ) -> BuildSpec:
     """Return the identity of a dataset of step labels.
 
     Args:
-        source: The file or dataset.
+        revision: Digest of the file, or commit of the dataset.
         label_format: Its format.
         template: The template of the prompts.
         n_samples: Largest number of solutions of a problem.
     """
     return BuildSpec(
-        model=ModelRef(UNKNOWN, UNKNOWN),
-        sources=(source,),
-        template=template,
-        sampling=SamplingSpec(n=n_samples),
-        unknown_fields=DeclaredSampling().unknown_fields,
-        engine={"name": ENGINE, "dtype": UNKNOWN, "recording": source.revision},
-        segmenter=RECORDED_STEPS,
-        grader=NO_GRADER,
-        step_labels={
-            "format": label_format.name,
-            "meaning": label_format.label_meaning,
-            "drops": label_format.drops,
-        },
+        sample=SampleSettings(
+            model=ModelRef(UNKNOWN, UNKNOWN),
+            template=template.ref,
+            sampling=SamplingSpec(n=n_samples),
+            unknown_fields=DeclaredSampling().unknown_fields,
+            engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=revision),
+            segmenter=RECORDED_STEPS,
+        ),
+        grade=GradeSettings(grader=NO_GRADER, labels=OUTCOME_LABELS),
+        step_labels=ImportSettings(
+            format=label_format.name,
+            meaning=label_format.label_meaning,
+            drops=label_format.drops,
+        ),
     )
 
 

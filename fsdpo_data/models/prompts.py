@@ -16,7 +16,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from fsdpo_data.core.errors import InputError, UnavailableError, install_command
+from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_file, read_json
 from fsdpo_data.core.registry import Registry
@@ -28,6 +31,14 @@ from fsdpo_data.models.untrusted import describe_load_error, limit_execution, re
 TEMPLATE_SUFFIX = ".txt"
 _MANIFEST_FILE = "manifest.json"
 _PLACEHOLDER = re.compile(r"\{(question|first_line|rest)\}")
+
+
+class TemplateRef(FileModel):
+    """A reference to a :class:`Template`, as files name it."""
+
+    name: str  #: Name with version, such as ``alpaca@1``; the stem of a template file.
+    digest: str  #: Digest of the template's text.
+    text: str | None = None  #: Text of a template file; None for templates with a version.
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +62,11 @@ class Template:
         chat_source = self.chat.source if self.chat else None
         return digest("template", self.text, self.multiline, chat_source)
 
-    def manifest_entry(self) -> dict[str, str]:
-        """Return the reference to the template for manifests, with the text of a file."""
-        entry = {"name": self.name, "digest": self.digest}
-        return {**entry, "text": self.text} if self.is_file else entry
+    @property
+    def ref(self) -> TemplateRef:
+        """The reference to the template, with the text of a file."""
+        text = self.text if self.is_file else None
+        return TemplateRef(name=self.name, digest=self.digest, text=text)
 
     def render(self, question: str) -> str:
         """Return the prompt for ``question``, which may contain braces."""
@@ -192,22 +204,22 @@ def _read_template(path: Path) -> Template:
 
 def _template_of_dataset(path: Path) -> Template:
     """Return the template that the manifest of a dataset names or contains."""
+    manifest = read_json(path / _MANIFEST_FILE)
     try:
-        entry = read_json(path / _MANIFEST_FILE)["spec"]["template"]
-        name = entry["name"]
-        text = entry.get("text")
-    except (KeyError, TypeError, AttributeError):
+        options = {record["name"]: record["options"] for record in manifest["stages"]}
+        ref = TemplateRef.model_validate(options["sample"]["template"])
+    except (KeyError, TypeError, ValidationError):
         raise InputError(
             f"the {_MANIFEST_FILE} in this directory does not name a template. Give a name or a "
             f"{TEMPLATE_SUFFIX} file.",
             field="template",
             value=str(path),
         ) from None
-    if isinstance(text, str):
-        return Template(name, text, is_file=True)
-    if name == RECORDED_TEMPLATE.name:
+    if ref.text is not None:
+        return Template(ref.name, ref.text, is_file=True)
+    if ref.name == RECORDED_TEMPLATE.name:
         return RECORDED_TEMPLATE
-    return TEMPLATES.find(name)
+    return TEMPLATES.find(ref.name)
 
 
 def load_tokenizer(path: str, revision: str | None = None) -> Any:

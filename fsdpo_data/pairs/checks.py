@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal, TypeAlias
+
+import pydantic
 
 from fsdpo_data.core.entities import MODEL_FAILURES
+from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import scan_parquet
 from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.pairs import statistics
-from fsdpo_data.pairs.first_error import StepPairSpec, first_low_reward
-from fsdpo_data.pairs.statistics import SIDES
+from fsdpo_data.pairs.best_worst import PairSpec
+from fsdpo_data.pairs.first_error import StepPairSettings, first_low_reward
+from fsdpo_data.pairs.statistics import SIDES, PairCounts
 from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_GAMMA
 
-#: Value of ``style`` in the spec of imported pairs, whose sides end with the step that differs.
-IMPORTED_STYLE = "imported"
+
+class ImportedPairSettings(FileModel):
+    """The origin of imported pairs, whose sides end with the step that differs."""
+
+    style: Literal["imported"] = "imported"  #: Separates these pairs from the others.
+
+
+#: The options of pairs in a manifest: Step-DPO pairs, imported ones, or complete solutions.
+PairSettings: TypeAlias = Annotated[
+    StepPairSettings | ImportedPairSettings | PairSpec, pydantic.Field(union_mode="left_to_right")
+]
 #: Columns of solutions that the checks compare with the pairs.
 _COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
 
@@ -24,21 +37,22 @@ _COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reas
 def find_violations(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
-    spec: Mapping[str, Any],
-    pair_stats: Mapping[str, Any],
+    settings: PairSettings,
+    counts: PairCounts,
 ) -> Iterator[str]:
     """Yield one line for every broken invariant of the pairs.
 
     Args:
         pairs: Files of pairs.
         solutions: Files of solutions.
-        spec: Options of the pair selection, from the manifest.
-        pair_stats: Statistics of the pairs, from the manifest.
+        settings: Options of the pair selection, from the manifest.
+        counts: Counts of the pairs, from the manifest.
     """
-    has_step_pairs = spec.get("style") == "step-dpo"
-    violations = _step_pair_violations() if has_step_pairs else _solution_pair_violations(spec)
-    if spec.get("style") == IMPORTED_STYLE:
-        violations |= _imported_pair_violations()
+    has_step_pairs = isinstance(settings, StepPairSettings)
+    if isinstance(settings, StepPairSettings):
+        violations = _step_pair_violations()
+    else:
+        violations = _solution_pair_violations(settings)
     violating_pairs: dict[str, list[str]] = {violation: [] for violation in violations}
     # The chosen side of a step pair is a continuation, not a solution of the dataset.
     sides = ("rejected",) if has_step_pairs else SIDES
@@ -52,13 +66,13 @@ def find_violations(
     for violation, ids in violating_pairs.items():
         if ids:
             yield f"{len(ids)} pairs {violation}: {summarize_list(ids)}"
-    if has_step_pairs:
-        yield from _find_misplaced_errors(pairs, _step_pair_spec(spec).threshold)
+    if isinstance(settings, StepPairSettings):
+        yield from _find_misplaced_errors(pairs, settings.pairs.threshold)
     if not any(violating_pairs.values()):
-        yield from _compare_statistics(pairs, solutions, spec, dict(pair_stats))
+        yield from _compare_counts(pairs, solutions, settings, counts)
 
 
-def _solution_pair_violations(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
+def _solution_pair_violations(settings: ImportedPairSettings | PairSpec) -> dict[str, pl.Expr]:
     """Return the violations of pairs whose sides are both solutions of the dataset.
 
     Each value selects the broken rows, and its key completes the sentence "N pairs …".
@@ -71,7 +85,9 @@ def _solution_pair_violations(spec: Mapping[str, Any]) -> dict[str, pl.Expr]:
         **_side_violations("rejected"),
         "contain a truncated solution": chosen_is_truncated | rejected_is_truncated,
     }
-    if spec.get("require_outcome"):
+    if isinstance(settings, ImportedPairSettings):
+        violations |= _imported_pair_violations()
+    elif settings.require_outcome:
         chosen_is_not_correct = pl.col("chosen_outcome") != "correct"
         rejected_is_not_incorrect = ~pl.col("rejected_outcome").is_in(MODEL_FAILURES)
         violation = "have a chosen solution that is not correct, or a rejected one not incorrect"
@@ -132,39 +148,33 @@ def _find_misplaced_errors(pairs: Sequence[Path], threshold: float) -> Iterator[
         )
 
 
-def _step_pair_spec(spec: Mapping[str, Any]) -> StepPairSpec:
-    """Return the options of step pairs from the manifest's section of the pairs."""
-    return StepPairSpec(
-        threshold=spec.get("threshold", 0.5),
-        max_pairs=spec.get("max_pairs"),
-        allow_unclosed=spec.get("allow_unclosed", False),
-    )
-
-
-def _compare_statistics(
+def _compare_counts(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
-    spec: Mapping[str, Any],
-    pair_stats: dict[str, Any],
+    settings: PairSettings,
+    counts: PairCounts,
 ) -> Iterator[str]:
-    """Yield a line if the statistics in the manifest differ from the statistics of the files."""
-    if spec.get("style") == "step-dpo":
-        # These statistics need the continuations, which are not part of the dataset.
-        pair_stats.pop("resampled", None)
-        computed = statistics.step_pair_statistics(pairs, solutions, _step_pair_spec(spec))
-    elif spec.get("style") == IMPORTED_STYLE:
+    """Yield a line if the counts in the manifest differ from the counts of the files."""
+    if isinstance(settings, StepPairSettings):
+        # The number of continued prefixes does not follow from the files, which do not have them.
+        computed = statistics.step_pair_statistics(
+            pairs, solutions, settings.pairs, counts.continued_prefixes
+        )
+    elif isinstance(settings, ImportedPairSettings):
         computed = statistics.imported_pair_statistics(pairs)
     else:
-        aggregate = spec.get("aggregate", "mean")
-        is_known = aggregate in AGGREGATES
+        is_known = settings.aggregate in AGGREGATES
         computed = statistics.pair_statistics(
             pairs,
             solutions,
-            aggregate if is_known else "mean",
-            (pair_stats.get("step_weights") or {}).get("gamma", DEFAULT_GAMMA),
-            allow_unclosed=spec.get("allow_unclosed", False),
+            settings.aggregate if is_known else "mean",
+            counts.step_weights.gamma if counts.step_weights else DEFAULT_GAMMA,
+            allow_unclosed=settings.allow_unclosed,
         )
         if not is_known:  # the plug-in that defines the aggregate is absent
-            computed["margin"] = pair_stats.get("margin")
-    if computed != pair_stats:
-        yield f"the statistics of the pairs are {computed}, but the manifest has {pair_stats}"
+            computed.margin = counts.margin
+    if computed != counts:
+        yield (
+            f"the counts of the pairs are {computed.to_dict()}, but the manifest has "
+            f"{counts.to_dict()}"
+        )

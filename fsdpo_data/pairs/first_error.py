@@ -4,13 +4,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from fsdpo_data.core.entities import MODEL_FAILURES, Solution
+from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.options import Options
 from fsdpo_data.core.parquet_files import read_table_batches
+from fsdpo_data.core.sampling import ContinuationSettings
 
 #: Keys of the counts of incorrect solutions: their total, and the reasons that exclude some.
 #: :func:`find_first_errors` explains them.
@@ -28,6 +30,14 @@ class StepPairSpec(Options):
     """
     allow_unclosed: bool = False
     """Whether solutions whose thinking never ends may be in pairs."""
+
+
+class StepPairSettings(FileModel):
+    """Everything that determines Step-DPO pairs."""
+
+    style: Literal["step-dpo"]  #: Separates these options from a ``PairSpec``.
+    pairs: StepPairSpec  #: The options that select the first errors.
+    continuations: ContinuationSettings  #: The settings of the continuations of prefixes.
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from operator import gt, lt
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import pydantic
 
 from fsdpo_data.core.entities import MODEL_FAILURES
+from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
 from fsdpo_data.pairs.best_worst import is_unclosed
@@ -25,6 +28,56 @@ SIDES = ("chosen", "rejected")
 _WEIGHT_SIGNS = {"chosen": 1, "rejected": -1}
 #: Number of steps, counted from the end, whose mean rewards and weights are shown.
 STEP_POSITIONS = 5
+
+
+Number: TypeAlias = int | float  #: A count or a mean.
+
+
+class LastSteps(FileModel):
+    """Means over the last steps of one side of the pairs; the last step comes first."""
+
+    n: list[int]  #: Number of steps at each position.
+    reward: list[float]  #: Mean reward.
+    weight: list[float]  #: Mean weight K·α of the paper's loss.
+
+
+class StepWeightStats(FileModel):
+    """The weights that the paper's loss gives to the last steps of pairs."""
+
+    gamma: float  #: Inverse temperature γ of the weights.
+    chosen: LastSteps  #: The chosen side.
+    rejected: LastSteps  #: The rejected side.
+
+
+class PairCounts(FileModel):
+    """Counts and statistics of pairs."""
+
+    pairs: int  #: Number of pairs.
+    problems: dict[str, int]  #: Problems by use, such as ``used`` or ``too_easy``.
+    solutions: dict[str, int]  #: Solutions by use, such as ``chosen`` or ``truncated``.
+    #: Statistics of the reward margins, such as ``mean``; None for Step-DPO.
+    margin: dict[str, Number | None] | None = None
+    #: Mean number of the first wrong step, from 1; None for pairs of complete solutions.
+    first_error: float | None = None
+    length: dict[str, Number | None]  #: Lengths of the chosen and the rejected side.
+    #: Rewards and weights of the last steps; None for Step-DPO, and if no solution has several.
+    step_weights: StepWeightStats | None = None
+    #: Prefixes that were continued; 0 for imported pairs and pairs of complete solutions.
+    continued_prefixes: int = 0
+
+    @pydantic.model_validator(mode="after")
+    def _check_lengths(self) -> Self:
+        keys = {f"chosen_{self.unit}", f"rejected_{self.unit}"}
+        if self.first_error is None:
+            keys |= {"chosen_steps", "rejected_steps", "chosen_longer", "chosen_shorter"}
+        if missing_keys := sorted(keys - self.length.keys()):
+            raise ValueError(f"length lacks {', '.join(missing_keys)}")
+        return self
+
+    @property
+    def unit(self) -> str:
+        """The unit of the lengths: tokens, or characters if some token counts are unknown."""
+        return "tokens" if "chosen_tokens" in self.length else "characters"
 
 
 def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
@@ -56,7 +109,7 @@ def pair_statistics(
     gamma: float,
     *,
     allow_unclosed: bool = False,
-) -> dict[str, Any]:
+) -> PairCounts:
     """Compute the statistics of pairs of complete solutions.
 
     Args:
@@ -67,7 +120,7 @@ def pair_statistics(
         allow_unclosed: Whether solutions whose thinking never ends may be in pairs.
 
     Returns:
-        Plain values for the manifest. Margins and lengths are averages over pairs. Lengths are in
+        The counts. Margins and lengths are averages over pairs. Lengths are in
         tokens, or in characters if some token counts are unknown. ``truncated`` counts the
         truncated solutions, which are in no pair. ``unclosed`` counts other solutions whose
         thinking never ends, if there are any and they are in no pair.
@@ -81,24 +134,24 @@ def pair_statistics(
     unfinished_counts = collect_rows(unfinished, streaming=True).row(0, named=True)
     if allow_unclosed or not unfinished_counts["unclosed"]:
         del unfinished_counts["unclosed"]
-    return {
-        "pairs": table.height,
-        "problems": {
+    return PairCounts(
+        pairs=table.height,
+        problems={
             "used": table["problem"].n_unique(),
             **problem_counts(scan_parquet(solutions)),
         },
-        "solutions": {
+        solutions={
             "chosen": table["chosen"].n_unique(),
             "rejected": table["rejected"].n_unique(),
             **unfinished_counts,
         },
-        "margin": _margin_statistics(table["margin"]),
-        "length": _length_statistics(table, unit),
-        "step_weights": step_weight_statistics(pairs, gamma),
-    }
+        margin=_margin_statistics(table["margin"]),
+        length=_length_statistics(table, unit),
+        step_weights=step_weight_statistics(pairs, gamma),
+    )
 
 
-def step_weight_statistics(pairs: Sequence[Path], gamma: float) -> dict[str, Any] | None:
+def step_weight_statistics(pairs: Sequence[Path], gamma: float) -> StepWeightStats | None:
     """Compute the mean reward and the mean weight of the last steps, over the pairs.
 
     The weight of a step is K·α, where α is the softmax of ±γ·reward over the K steps of the
@@ -110,10 +163,9 @@ def step_weight_statistics(pairs: Sequence[Path], gamma: float) -> dict[str, Any
         gamma: Inverse temperature γ.
 
     Returns:
-        ``gamma``, and for each side the lists ``n``, ``reward`` and ``weight`` by position from the
-        end: the last step comes first. None if no solution has several steps.
+        The statistics; None if no solution has several steps.
     """
-    statistics: dict[str, Any] = {"gamma": gamma}
+    sides = {}
     for side, sign in _WEIGHT_SIGNS.items():
         frames = [_weigh_last_steps(file, f"{side}_rewards", sign * gamma) for file in pairs]
         steps = pl.concat(frames)
@@ -123,12 +175,12 @@ def step_weight_statistics(pairs: Sequence[Path], gamma: float) -> dict[str, Any
         positions = [rows for rows in by_position if rows.height]
         if not positions:
             return None
-        statistics[side] = {
-            "n": [rows.height for rows in positions],
-            "reward": [_round(rows["reward"].mean()) for rows in positions],
-            "weight": [_round(rows["weight"].mean()) for rows in positions],
-        }
-    return statistics
+        sides[side] = LastSteps(
+            n=[rows.height for rows in positions],
+            reward=[_mean(rows["reward"]) for rows in positions],
+            weight=[_mean(rows["weight"]) for rows in positions],
+        )
+    return StepWeightStats(gamma=float(gamma), chosen=sides["chosen"], rejected=sides["rejected"])
 
 
 def _weigh_last_steps(pairs: Path, column: str, signed_gamma: float) -> pl.DataFrame:
@@ -199,39 +251,43 @@ def _length_statistics(table: pl.DataFrame, unit: str) -> dict[str, Any]:
 
 
 def step_pair_statistics(
-    pairs: Sequence[Path], solutions: Sequence[Path], spec: StepPairSpec
-) -> dict[str, Any]:
+    pairs: Sequence[Path],
+    solutions: Sequence[Path],
+    spec: StepPairSpec,
+    continued_prefixes: int,
+) -> PairCounts:
     """Compute the statistics of Step-DPO pairs, whose sides differ in one step.
 
     Args:
         pairs: Files of pairs.
         solutions: Files of the solutions from which the pairs come.
         spec: The options of the selection.
+        continued_prefixes: Number of prefixes whose continuations give the chosen sides.
 
     Returns:
-        Plain values for the manifest: ``pairs``, ``problems``, ``solutions``, ``first_error`` and
-        ``length``. ``solutions`` counts incorrect solutions by :data:`DROP_REASONS`;
-        ``not_corrected`` ones have no correct continuation. ``first_error`` is the mean number of
-        the wrong step, from 1. ``length`` compares the first steps that differ, in characters.
+        The counts. ``solutions`` counts incorrect solutions by :data:`DROP_REASONS`;
+        ``not_corrected`` ones have no correct continuation. ``length`` compares the first steps
+        that differ, in characters.
     """
     drop_counts = Counter[str]()
     n_errors = sum(1 for file in solutions for _ in find_first_errors(file, spec, drop_counts))
-    statistics = imported_pair_statistics(pairs)
-    statistics["problems"] |= problem_counts(scan_parquet(solutions))
-    statistics["solutions"] = {
+    counts = imported_pair_statistics(pairs)
+    counts.problems |= problem_counts(scan_parquet(solutions))
+    counts.solutions = {
         **{reason: drop_counts[reason] for reason in DROP_REASONS},
         # Most datasets contain no thinking.
         **({"unclosed": drop_counts["unclosed"]} if drop_counts["unclosed"] else {}),
-        "not_corrected": n_errors - statistics["pairs"],
+        "not_corrected": n_errors - counts.pairs,
     }
-    return statistics
+    counts.continued_prefixes = continued_prefixes
+    return counts
 
 
-def imported_pair_statistics(pairs: Sequence[Path]) -> dict[str, Any]:
+def imported_pair_statistics(pairs: Sequence[Path]) -> PairCounts:
     """Compute the statistics of imported Step-DPO pairs, whose solutions are not graded.
 
     Returns:
-        The values of :func:`step_pair_statistics` that need neither outcomes nor rewards.
+        The counts of :func:`step_pair_statistics` that need neither outcomes nor rewards.
     """
     problem_ids = set()
     step_numbers = []
@@ -243,13 +299,13 @@ def imported_pair_statistics(pairs: Sequence[Path]) -> dict[str, Any]:
         step_numbers.append(difference.step + 1)
         chosen_lengths.append(len(difference.chosen_step))
         rejected_lengths.append(len(difference.rejected_step))
-    return {
-        "pairs": len(step_numbers),
-        "problems": {"used": len(problem_ids)},
-        "solutions": {},
-        "first_error": _rounded_mean(step_numbers),
-        "length": _step_length_statistics(chosen_lengths, rejected_lengths),
-    }
+    return PairCounts(
+        pairs=len(step_numbers),
+        problems={"used": len(problem_ids)},
+        solutions={},
+        first_error=_rounded_mean(step_numbers),
+        length=_step_length_statistics(chosen_lengths, rejected_lengths),
+    )
 
 
 def _step_length_statistics(
@@ -296,6 +352,11 @@ def read_pair_steps(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
 
 def _rounded_mean(values: Sequence[int]) -> float | None:
     return round(sum(values) / len(values), 4) if values else None
+
+
+def _mean(values: pl.Series) -> float:
+    """Return the rounded mean of at least one value."""
+    return round(float(values.mean()), 4)  # type: ignore[arg-type]
 
 
 def _round(value: Any) -> float | None:

@@ -5,10 +5,31 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES
+from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.dataset.manifest_sections import FilterStats, RowStats
+from fsdpo_data.core.statistics import Mean
 from fsdpo_data.selection.random_order import mix_keys
 from fsdpo_data.selection.tally import tally_index
+
+
+class RowStats(FileModel):
+    """Statistics of the rows before or after a selection."""
+
+    problems: int  #: Number of problems.
+    solutions: int  #: Number of solutions.
+    outcomes: dict[str, int]  #: Solutions by outcome.
+    accuracy: Mean  #: Accuracy of the graded solutions.
+    mixed_problems: int  #: Problems with correct and incorrect solutions.
+    unique_solutions: int  #: Distinct texts, counted per problem.
+    mean_steps: float | None  #: Mean number of steps of a solution; None without solutions.
+    mean_tokens: float | None  #: Mean number of tokens, if known.
+
+
+class SelectionSize(FileModel):
+    """The number of rows that a filter of a selection drops, or that a split has."""
+
+    problems: int  #: Problems; a filter also drops those without a solution that is left.
+    solutions: int  #: Solutions.
 
 
 @dataclass
@@ -18,12 +39,12 @@ class Funnel:
     Attributes:
         problems: Rows of :attr:`~fsdpo_data.selection.row_index.RowIndex.problems`.
         solutions: Rows of :attr:`~fsdpo_data.selection.row_index.RowIndex.solutions`.
-        counts: The dropped rows of each filter, in order.
+        dropped: The dropped rows of each filter, by its option, in order.
     """
 
     problems: pl.DataFrame
     solutions: pl.DataFrame
-    counts: list[FilterStats] = field(default_factory=list)
+    dropped: dict[str, SelectionSize] = field(default_factory=dict)
 
     def keep_problems(self, name: str, condition: pl.Expr | pl.Series) -> None:
         """Keep the problems that a condition holds for, and their solutions.
@@ -47,12 +68,9 @@ class Funnel:
         problems = problems.join(
             solutions.select("problem").unique(), on="problem", how="semi", maintain_order="left"
         )
-        self.counts.append(
-            FilterStats(
-                name=name,
-                problems=self.problems.height - problems.height,
-                solutions=self.solutions.height - solutions.height,
-            )
+        self.dropped[name] = SelectionSize(
+            problems=self.problems.height - problems.height,
+            solutions=self.solutions.height - solutions.height,
         )
         self.problems = problems
         self.solutions = solutions
@@ -113,13 +131,13 @@ class Funnel:
 def row_stats(problems: pl.DataFrame, solutions: pl.DataFrame) -> RowStats:
     """Return the statistics of indexed problems and solutions."""
     tally = tally_index(solutions)
-    statistics = tally.outcome_statistics()
+    statistics = tally.statistics()
     return RowStats(
         problems=problems.height,
         solutions=solutions.height,
         outcomes=dict(sorted(tally.outcomes.items())),
-        accuracy=statistics["accuracy"],
-        mixed_problems=statistics["mixed_problems"],
+        accuracy=statistics.accuracy,
+        mixed_problems=statistics.mixed_problems,
         unique_solutions=tally.unique_texts,
         mean_steps=_rounded_mean(solutions["steps"]),
         mean_tokens=_rounded_mean(solutions["n_tokens"]),

@@ -22,16 +22,16 @@ from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.jsonl_log import LineSpan, read_spans
 from fsdpo_data.core.sampling import solution_id
 from fsdpo_data.core.workers import worker_processes
-from fsdpo_data.dataset.manifest_sections import FileEntry
+from fsdpo_data.dataset.manifest import FileEntry
 from fsdpo_data.dataset.run import COMPLETIONS_FILE
 from fsdpo_data.dataset.schema import digest_bytes, to_table, write_parquet
+from fsdpo_data.dataset.stage_records import NO_GRADER
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.grading.pool import GraderPool
 from fsdpo_data.stages.grading_requests import grading_request
 from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_data.steps.segment import segmenter_name, split_at_lengths, split_steps
 
-NO_GRADER = "none"  #: Name in place of a grader, for imported step labels.
 #: Maximum number of solutions per shard: 10 MB of compressed parquet, 200 MB of memory in a worker.
 SHARD_SOLUTIONS = 20_000
 #: Below this size of raw text, starting workers takes longer than annotating in this process.

@@ -17,9 +17,9 @@ from fsdpo_data.core.entities import UNDECIDED
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import UNKNOWN, add_tokens
-from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats
+from fsdpo_data.core.sampling import add_tokens
 from fsdpo_data.dataset.run import RunDir
+from fsdpo_data.dataset.stage_records import AnswerJudgeStats
 from fsdpo_data.engines.answer_judge import AnswerJudge
 from fsdpo_data.engines.answer_judge_formats import JudgeDecision, JudgeQuestion
 from fsdpo_data.engines.samplers import close_loaded_engine
@@ -112,7 +112,7 @@ class JudgeSession:
             undecided=counts["undecided"],
             unreadable=counts["unreadable"],
             replies=len(self._run.line_spans),
-            tokens=UNKNOWN if tokens is None else tokens,
+            tokens=tokens,
             seconds=round(seconds, 3),
         )
 
@@ -127,7 +127,7 @@ def open_judge_session(
     """
     config = {"model": asdict(judge.model), "sampling": judge.sampling.to_json_values()}
     # The config of the directory covers this folder, so its run has the same spec.
-    with RunDir.open(root / FOLDER, config, resume=True) as run:
+    with RunDir.open(root / FOLDER, config, n_samples=judge.sampling.n, resume=True) as run:
         session = JudgeSession(judge, run, progress)
         try:
             yield session

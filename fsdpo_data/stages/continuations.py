@@ -15,26 +15,32 @@ from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from fsdpo_data.answers import Grader
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Outcome, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
-from fsdpo_data.core.identity import ID_VERSION, ModelRef, digest
+from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.options import Group, Option, Options
 from fsdpo_data.core.parquet_files import read_table_batches
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import (
-    UNKNOWN,
+    ContinuationSettings,
     DeclaredSampling,
     SamplingSpec,
     Seed,
     add_tokens,
 )
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, ContinuationStats
 from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.stage import DatasetDraft
+from fsdpo_data.dataset.stage_records import (
+    GRADE_STAGE,
+    SAMPLE_STAGE,
+    GradeRecord,
+    SampleRecord,
+)
 from fsdpo_data.engines.choose_engine import select_sampler
 from fsdpo_data.engines.load import load_selected_sampler
 from fsdpo_data.engines.options import SamplerOptions, Workers
@@ -105,9 +111,7 @@ def list_step_prefixes(files: Iterable[Path]) -> Iterator[Prefix]:
 class ContinuationSampler:
     """A model and its sampling parameters, ready to continue prefixes."""
 
-    model: ModelRef  #: The model that continues.
-    sampling: SamplingSpec  #: Sampling parameters; ``n`` is the number of continuations.
-    engine: Mapping[str, str]  #: Name of the engine and precision of the weights, for the spec.
+    settings: ContinuationSettings  #: Everything that determines the continuations.
     #: Loads the sampler. Called only if samples are missing, because loading a model is slow.
     make_sampler: Callable[[], Sampler]
     batch_size: int = 256  #: Prefixes per call of the sampler.
@@ -115,13 +119,10 @@ class ContinuationSampler:
     #: When the sampling stops because of prompts that the engine refuses.
     failure_policy: FailurePolicy = STOP_AT_FIRST
 
-    def spec(self) -> dict[str, Any]:
-        """Return everything that decides the continuations, as plain values."""
-        return {
-            "model": asdict(self.model),
-            "sampling": self.sampling.to_json_values(),
-            "engine": dict(self.engine),
-        }
+    @property
+    def sampling(self) -> SamplingSpec:
+        """Sampling settings; ``n`` is the number of continuations."""
+        return self.settings.sampling
 
     @property
     def id(self) -> str:
@@ -131,7 +132,7 @@ class ContinuationSampler:
         """
         sampling = self.sampling.to_json_values()
         del sampling["n"]
-        return digest("continuing", ID_VERSION, self.model, sampling)
+        return digest("continuing", ID_VERSION, self.settings.model, sampling)
 
     @contextlib.contextmanager
     def sample_continuations(
@@ -166,9 +167,11 @@ class ContinuationSampler:
     @contextlib.contextmanager
     def open_run(self, draft: DatasetDraft, folder: str) -> Iterator[RunDir]:
         """Open the run in ``folder`` of the new dataset, or create it."""
-        config = {"sampling": self.sampling.to_json_values(), "model": asdict(self.model)}
+        config = {"sampling": self.sampling.to_json_values(), "model": asdict(self.settings.model)}
         # The config of the draft's directory covers this folder, so its run has the same spec.
-        with RunDir.open(draft.root / folder, config, resume=True) as run:
+        with RunDir.open(
+            draft.root / folder, config, n_samples=self.sampling.n, resume=True
+        ) as run:
             yield run
 
     def open_failures(self, run: RunDir) -> FailureLog:
@@ -217,41 +220,30 @@ class ContinuationSampler:
 
         ``n_prefixes`` is the number of prefixes to grade; None for all prefixes of the run.
         """
-        spec = draft.manifest.spec
+        grading = draft.manifest.get(GRADE_STAGE, GradeRecord).options
         problems = read_problems(draft.current_files("problems"))
         if n_prefixes is None:
             n_prefixes = len(run.line_spans)
         n_continuations = n_prefixes * self.sampling.n
-        make_grader = partial(get_grader, spec.grader)
+        make_grader = partial(get_grader, grading.grader)
         with open_grader(make_grader, n_continuations, workers) as grader:
             yield partial(
                 _grade_continuations,
                 run,
                 problems,
                 grader,
-                grade_thinking=spec.thinking == THINKING_GRADED,
+                grade_thinking=grading.grade_thinking,
             )
 
-    def record_cost(self, run: RunDir, manifest: Manifest) -> ContinuationStats:
-        """Return the cost of the continuations, and add it to the cost in the manifest."""
+    def measure_cost(self, run: RunDir) -> Cost:
+        """Return the cost of the continuations."""
         tokens: int | None = 0
         seconds = 0.0
         for record in run.read_records(run.line_spans):
             for sample in record["completions"]:
                 tokens = add_tokens(tokens, sample["n_tokens"])
                 seconds += sample["seconds"]
-        stats = ContinuationStats(
-            n=self.sampling.n,
-            prefixes=len(run.line_spans),
-            continuations=len(run.line_spans) * self.sampling.n,
-            tokens=UNKNOWN if tokens is None else tokens,
-            seconds=round(seconds, 3),
-        )
-        cost = manifest.cost
-        if cost.tokens != UNKNOWN:
-            cost.tokens = UNKNOWN if tokens is None else cost.tokens + tokens
-        cost.seconds = round(cost.seconds + stats.seconds, 3)
-        return stats
+        return Cost(tokens=tokens, prm_calls=0, seconds=round(seconds, 3))
 
 
 def _select_prefixes(missing_ids: set[str], prefixes: Iterable[Prefix]) -> Iterator[Prefix]:
@@ -314,10 +306,8 @@ def count_correct(continuations: GradedContinuations) -> dict[str, int]:
 
 def continuation_sampling(manifest: Manifest, n: int, **overrides: Any) -> SamplingSpec:
     """Return the sampling parameters of the dataset's solutions, with ``n`` and ``overrides``."""
-    recorded = manifest.spec.sampling.to_dict() | {"n": n}
-    parameters = {name: value for name, value in recorded.items() if value != UNKNOWN}
-    parameters["stop"] = tuple(parameters["stop"])
-    return SamplingSpec(**(parameters | overrides))
+    sampled = manifest.get(SAMPLE_STAGE, SampleRecord)
+    return sampled.options.sampling.replace(n=n, **overrides)
 
 
 class ContinuationOptions(Options):
@@ -391,9 +381,7 @@ def make_continuation_sampler(
     """Return the sampler of a resolved model; the weights are loaded when they are needed."""
     selection = select_sampler(engine)
     return ContinuationSampler(
-        model=model.ref,
-        sampling=sampling,
-        engine=selection.spec_entry,
+        settings=ContinuationSettings(model=model.ref, sampling=sampling, engine=selection.ref),
         make_sampler=lambda: load_selected_sampler(selection, model),
         batch_size=engine.batch_size or selection.batch_size,
         phase=phase,
@@ -405,9 +393,9 @@ def _resolve_continuation_model(
     data: Path, options: ContinuationOptions, manifest: Manifest
 ) -> ResolvedWeights:
     """Resolve the model; without ``model`` it must be the one that sampled the solutions."""
-    solution_model = manifest.spec.model
+    solution_model = manifest.get(SAMPLE_STAGE, SampleRecord).options.model
     if options.engine.replay is not None and options.model is None:
-        return ResolvedWeights(ModelRef(solution_model.name, solution_model.revision), "")
+        return ResolvedWeights(solution_model, "")
     name = options.model or solution_model.name
     model = resolve_sampler_weights(name, options.engine.engine)
     if model.ref.revision != solution_model.revision:

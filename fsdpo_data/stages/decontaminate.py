@@ -7,25 +7,31 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import Field
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.dataset import manifest_sections
-from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.derive import derive_dataset
+from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageRecord, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
-from fsdpo_data.dataset.stage import DatasetDraft, Stage, derive_dataset
+from fsdpo_data.dataset.stage import DatasetDraft, Stage
+from fsdpo_data.dataset.stage_registry import (
+    STAGES_WITHOUT_COMMAND,
+    Row,
+    StageDescription,
+)
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.engines.options import Resume
 from fsdpo_data.problems.benchmark_questions import BenchmarkQuestions, read_benchmark
@@ -39,6 +45,45 @@ from fsdpo_data.problems.overlap import (
 )
 
 log = logging.getLogger(__name__)
+
+
+class BenchmarkRef(FileModel):
+    """A reference to one exact version of a benchmark."""
+
+    name: str  #: Name of the benchmark.
+    revision: str  #: Digest of its file.
+
+
+class OverlapSettings(FileModel):
+    """The parameters of a comparison with benchmarks."""
+
+    ngram: int  #: Tokens per n-gram.
+    #: Minimum overlap of a contaminated problem; see :mod:`fsdpo_data.problems.overlap`.
+    overlap: float
+    method: str  #: Definition of the overlap.
+    benchmarks: list[BenchmarkRef]  #: The benchmarks.
+
+
+class BenchmarkCounts(BenchmarkRef):
+    """The overlap of the problems with one benchmark."""
+
+    questions: int  #: Questions of the benchmark.
+    matched_questions: int  #: Questions that a problem overlaps with.
+    problems: int  #: Problems that overlap with a question.
+    exact_questions: int  #: Questions that a problem is identical to.
+    same_answer: int  #: Matched questions whose gold answer is that of a problem.
+
+
+class OverlapCounts(StageCounts):
+    """The overlap of the problems with benchmarks."""
+
+    problems: int  #: Problems that were compared.
+    contaminated: int  #: Problems that overlap with a benchmark.
+    benchmarks: list[BenchmarkCounts]  #: The counts of each benchmark.
+
+
+#: The entry of a comparison with benchmarks.
+OverlapRecord: TypeAlias = StageRecord[OverlapSettings, OverlapCounts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +104,29 @@ class OverlapReport:
         contaminated = set(self.pairs["training"])
         return [problem for index, problem in enumerate(self.problems) if index not in contaminated]
 
-    def counts(self) -> list[dict[str, Any]]:
-        """Return the counts of each benchmark.
+    @property
+    def settings(self) -> OverlapSettings:
+        """The benchmarks and the parameters of the comparison."""
+        return OverlapSettings(
+            ngram=self.ngram,
+            overlap=self.overlap,
+            method=OVERLAP_METHOD,
+            benchmarks=[
+                BenchmarkRef(name=benchmark.name, revision=benchmark.revision)
+                for benchmark in self.benchmarks
+            ],
+        )
 
-        These are the numbers of its matched, identical and equally answered questions, and the
-        number of problems that overlap with them.
-        """
+    def counts(self) -> OverlapCounts:
+        """Return the number of overlapping problems and questions."""
+        return OverlapCounts(
+            problems=len(self.problems),
+            contaminated=len(self.problems) - len(self.clean_problems),
+            benchmarks=self._benchmark_counts(),
+        )
+
+    def _benchmark_counts(self) -> list[BenchmarkCounts]:
+        """Return the counts of each benchmark."""
         benchmark_counts = []
         start = 0
         for benchmark in self.benchmarks:
@@ -74,32 +136,25 @@ class OverlapReport:
             identical = pairs.filter("identical")
             equally_answered = pairs.filter("same_answer")
             benchmark_counts.append(
-                {
-                    "name": benchmark.name,
-                    "revision": benchmark.revision,
-                    "questions": len(benchmark.questions),
-                    "matched_questions": pairs["benchmark"].n_unique(),
-                    "problems": len({self.problems[index].id for index in pairs["training"]}),
-                    "exact_questions": identical["benchmark"].n_unique(),
-                    "same_answer": equally_answered["benchmark"].n_unique(),
-                }
+                BenchmarkCounts(
+                    name=benchmark.name,
+                    revision=benchmark.revision,
+                    questions=len(benchmark.questions),
+                    matched_questions=pairs["benchmark"].n_unique(),
+                    problems=len({self.problems[index].id for index in pairs["training"]}),
+                    exact_questions=identical["benchmark"].n_unique(),
+                    same_answer=equally_answered["benchmark"].n_unique(),
+                )
             )
         return benchmark_counts
 
-    def summary(self) -> dict[str, Any]:
-        """Return the section of a dataset's manifest, as JSON values."""
-        return {
-            "ngram": self.ngram,
-            "overlap": self.overlap,
-            "problems": len(self.problems),
-            "contaminated": len(self.problems) - len(self.clean_problems),
-            "benchmarks": self.counts(),
-            "method": OVERLAP_METHOD,
-        }
-
     def to_json_values(self) -> dict[str, Any]:
-        """Return the summary and all pairs with both questions, as JSON values."""
-        return {**self.summary(), "pairs": list(self._rows())}
+        """Return the settings, the counts and all pairs with both questions, as JSON values."""
+        return {
+            **self.settings.to_dict(),
+            **self.counts().to_dict(),
+            "pairs": list(self._rows()),
+        }
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         """Yield the pairs as JSON values."""
@@ -129,28 +184,17 @@ def _all_questions(benchmarks: Sequence[BenchmarkQuestions]) -> list[LocatedQues
 class DecontaminateStage(Stage):
     """Writes the overlaps of a dataset's problems with benchmarks into its manifest and card."""
 
-    spec_key = "decontaminate"
+    name = "decontaminate"
 
     report: OverlapReport  #: The overlaps of the dataset's problems.
 
-    def spec(self) -> Mapping[str, Any]:
+    def options(self) -> OverlapSettings:
         """Return the benchmarks and the parameters of the comparison."""
-        benchmarks = [
-            {"name": benchmark.name, "revision": benchmark.revision}
-            for benchmark in self.report.benchmarks
-        ]
-        return {
-            "ngram": self.report.ngram,
-            "overlap": self.report.overlap,
-            "method": OVERLAP_METHOD,
-            "benchmarks": benchmarks,
-        }
+        return self.report.settings
 
-    def run(self, draft: DatasetDraft) -> None:
+    def run(self, draft: DatasetDraft) -> AnyRecord:
         """Record the overlaps in the manifest; the rows do not change."""
-        draft.manifest.contamination = manifest_sections.ContaminationStats.model_validate(
-            self.report.summary()
-        )
+        return self.make_record(self.report.counts())
 
 
 def read_sealed_problems(root: Path) -> list[Problem]:
@@ -331,3 +375,16 @@ def _training_problems(options: DecontaminateOptions) -> Sequence[Problem]:
         first_reason = source.quarantined_rows[0].reason
         log.warning(f"{len(source.quarantined_rows):,} rows are not used; first, {first_reason}")
     return source.problems
+
+
+def _summarize(record: OverlapRecord, manifest: Manifest) -> list[Row]:
+    """Return the row of the summary."""
+    counts = record.counts
+    names = ", ".join(benchmark.name for benchmark in counts.benchmarks)
+    text = f"{counts.contaminated:,} of {counts.problems:,} problems overlap with {names}"
+    return [("in benchmarks", text)]
+
+
+STAGES_WITHOUT_COMMAND.register(
+    StageDescription(name="decontaminate", record=OverlapRecord, summarize=_summarize)
+)

@@ -28,11 +28,11 @@ from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, read_table_batches
-from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.manifest_sections import FIRST_ERROR_SEARCH, RolloutStats
+from fsdpo_data.dataset.manifest import AnyRecord, Manifest
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.schema import replace_column, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
+from fsdpo_data.dataset.stage_records import GRADE_STAGE, GradeRecord
 from fsdpo_data.stages.continuations import (
     PREFIX_BATCH_ROWS,
     ROLLOUTS_FOLDER,
@@ -45,6 +45,7 @@ from fsdpo_data.stages.continuations import (
     prefix_id,
 )
 from fsdpo_data.stages.label_columns import count_labels, label_stats
+from fsdpo_data.stages.label_records import LabelSettings, RolloutCounts
 
 StepCount: TypeAlias = Mapping[str, int]  #: Continuations of a step (``n``), and ``n_correct``.
 
@@ -190,7 +191,8 @@ class _Search:
 class FirstErrorStage(Stage):
     """Writes ``labels`` by the first wrong step, and ``rollouts`` of the steps that were probed."""
 
-    spec_key = "label"
+    name = "label"
+    writes = ("rollouts", "labels")
 
     continuation_sampler: ContinuationSampler  #: Samples the N continuations of a prefix.
     workers: int | None = None  #: Processes that grade; None for one per available core.
@@ -200,13 +202,13 @@ class FirstErrorStage(Stage):
         """When the stage stops because of prefixes that the engine refuses."""
         return self.continuation_sampler.failure_policy
 
-    def spec(self) -> Mapping[str, Any]:
+    def options(self) -> LabelSettings:
         """Return the model that continues, its sampling parameters and the name of the search."""
-        return {**self.continuation_sampler.spec(), "search": FIRST_ERROR_SEARCH}
+        return LabelSettings(continuations=self.continuation_sampler.settings, search="first-error")
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse an unknown grader, and a dataset without a wrong solution of two steps."""
-        get_grader(manifest.spec.grader)
+        get_grader(manifest.get(GRADE_STAGE, GradeRecord).options.grader)
         solutions = scan_rows("solutions", manifest.config_paths(source, "solutions"))
         is_wrong = pl.col("outcome").is_in(MODEL_FAILURES)
         has_prefix = pl.col("completions").list.len() > 1
@@ -221,28 +223,28 @@ class FirstErrorStage(Stage):
         with self._search(draft, shard):
             pass  # entering the context samples
 
-    def run(self, draft: DatasetDraft) -> None:
+    def run(self, draft: DatasetDraft) -> AnyRecord:
         """Search all wrong solutions, then write the labels, the counts and their statistics."""
         manifest = draft.manifest
         with self._search(draft) as search:
             draft.rewrite_config("solutions", phase="count", transform=search.add_labels)
-            sampling_tokens = manifest.cost.tokens
-            cost = self.continuation_sampler.record_cost(search.run, manifest)
+            n_prefixes = len(search.run.line_spans)
+            cost = self.continuation_sampler.measure_cost(search.run)
             n_failed = len(self.continuation_sampler.open_failures(search.run))
-        manifest.set_failed(self.spec_key, n_failed)
         files = draft.current_files("solutions")
         all_prefixes = {prefix.id for prefix in list_step_prefixes(files)}
-        manifest.judge = None  # these labels replace a judge's labels
         manifest.labels = count_labels(files)
-        manifest.rollouts = RolloutStats.model_validate(
-            {
-                **cost.to_dict(),
-                **label_stats(files, is_searched=True),
-                **_search_counts(files),
-                "sampling_tokens": sampling_tokens,
-                "saved_continuations": cost.n * (len(all_prefixes) - cost.prefixes - n_failed),
-            }
+        n_saved_prefixes = len(all_prefixes) - n_prefixes - n_failed
+        searched, undecided = _count_searched(files)
+        counts = RolloutCounts(
+            prefixes=n_prefixes,
+            labels=label_stats(files, is_searched=True),
+            searched_solutions=searched,
+            undecided_solutions=undecided,
+            saved_continuations=self.continuation_sampler.sampling.n * n_saved_prefixes,
+            failed=n_failed,
         )
+        return self.make_record(counts, cost)
 
     @contextlib.contextmanager
     def _search(self, draft: DatasetDraft, shard: JobShard = UNSHARDED) -> Iterator[_Search]:
@@ -286,11 +288,11 @@ def _wrong_solutions(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
                     yield row
 
 
-def _search_counts(files: list[Path]) -> dict[str, int]:
+def _count_searched(files: list[Path]) -> tuple[int, int]:
     """Return the number of wrong solutions with steps, and of those without labels."""
     is_wrong = pl.col("outcome").is_in(MODEL_FAILURES) & (pl.col("completions").list.len() > 0)
     counts = scan_rows("solutions", files).select(
-        searched_solutions=is_wrong.sum(),
-        undecided_solutions=(is_wrong & pl.col("labels").is_null()).sum(),
+        searched=is_wrong.sum(), undecided=(is_wrong & pl.col("labels").is_null()).sum()
     )
-    return collect_rows(counts).row(0, named=True)
+    searched, undecided = collect_rows(counts).row(0)
+    return searched, undecided

@@ -16,22 +16,29 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fsdpo_data.answers import Grader, Verdict
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.cost import NO_COST, Cost
 from fsdpo_data.core.entities import OUTCOMES, Problem, Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.core.sampling import UNKNOWN
-from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, AccuracyStats, RegradeStats
+from fsdpo_data.core.statistics import Mean
+from fsdpo_data.dataset.manifest import AnyRecord, Manifest
 from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
-from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
+from fsdpo_data.dataset.stage_records import (
+    GRADE_STAGE,
+    GradeCounts,
+    GradeRecord,
+    GradeSettings,
+)
+from fsdpo_data.dataset.stage_registry import STAGES, Row, StageEntry
+from fsdpo_data.dataset.summary import format_mean
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.answer_judge import (
     AnswerJudge,
@@ -43,7 +50,7 @@ from fsdpo_data.engines.options import Workers
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.stages.answer_judge import JudgeSession, open_judge_session
 from fsdpo_data.stages.grading_requests import grading_request
-from fsdpo_data.steps.rewards import outcome_labels
+from fsdpo_data.steps.rewards import OUTCOME_LABELS, outcome_labels
 
 
 @dataclass(frozen=True)
@@ -56,17 +63,17 @@ class RegradeCounts:
     #: Solutions by old and new outcome.
     outcome_changes: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def accuracy_of_grader(self) -> AccuracyStats:
+    def accuracy_of_grader(self) -> Mean:
         """Return the accuracy without the decisions of a judge."""
-        accuracy: AccuracyStats = self.grader_tally.outcome_statistics()["accuracy"]
-        return accuracy
+        return self.grader_tally.statistics().accuracy
 
 
 @dataclass(frozen=True)
 class GradeStage(Stage):
     """Replaces the outcomes and answers of a dataset, and its step labels."""
 
-    spec_key = "grade"
+    name = GRADE_STAGE
+    writes = ("outcome",)
 
     grader: str  #: Full name of the grader, such as ``math@5``.
     workers: int | None = None  #: Processes that grade; None for one per available core.
@@ -74,18 +81,18 @@ class GradeStage(Stage):
     grade_thinking: bool = False
     answer_judge: AnswerJudge | None = None  #: Decides undecided answers; None without a judge.
 
-    def spec(self) -> Mapping[str, Any]:
+    def options(self) -> GradeSettings:
         """Return the full name of the grader, whether it reads thinking, and the judge."""
-        spec: dict[str, Any] = {"grader": self.grader}
-        if self.grade_thinking:
-            spec["thinking"] = THINKING_GRADED
-        if self.answer_judge is not None:
-            spec["answer_judge"] = self.answer_judge.spec()
-        return spec
+        return GradeSettings(
+            grader=self.grader,
+            labels=OUTCOME_LABELS,
+            grade_thinking=self.grade_thinking,
+            answer_judge=self.answer_judge.settings if self.answer_judge else None,
+        )
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse imported labels, and Monte-Carlo labels, whose continuations are missing."""
-        if manifest.spec.step_labels is not None:
+        if manifest.is_written("step_labels"):
             raise InputError(
                 f"{source} has imported step labels. Many of its solutions end at their first "
                 "wrong step, so their answers cannot be graded. Grade a dataset of complete "
@@ -95,21 +102,24 @@ class GradeStage(Stage):
             "rollouts"
         )
         if collect_rows(rollouts.select(pl.col("rollouts").is_not_null().any())).item():
+            grader = manifest.get(GRADE_STAGE, GradeRecord).options.grader
             raise InputError(
-                f"{source} has Monte-Carlo labels, which {manifest.spec.grader} graded. Their "
+                f"{source} has Monte-Carlo labels, which {grader} graded. Their "
                 "continuations are not in the dataset. Grade the dataset that was labelled, then "
                 "label the result again."
             )
 
-    def run(self, draft: DatasetDraft) -> None:
+    def run(self, draft: DatasetDraft) -> AnyRecord:
         """Rewrite the solutions, and the statistics in the manifest that depend on verdicts."""
         manifest = draft.manifest
-        old_grader = manifest.spec.grader
+        old_grader = manifest.get(GRADE_STAGE, GradeRecord).options.grader
         problems = read_problems(draft.current_files("problems"))
         # The tally counts the rules of verdicts, which the solutions do not store. A resumed run
         # therefore cannot keep the files of an interrupted run, and grades all solutions again.
         shutil.rmtree(draft.root / "solutions", ignore_errors=True)
         counts = RegradeCounts()
+        judge_stats = None
+        cost = NO_COST
         make_grader = partial(get_grader, self.grader)
         with contextlib.ExitStack() as stack:
             judge_session = None
@@ -130,41 +140,31 @@ class GradeStage(Stage):
             )
             # A judge reports progress of its own while a file is graded.
             draft.rewrite_config("solutions", "grade", regrade, advance=judge_session is None)
-            manifest.answer_judge = None
             if judge_session is not None:
-                _record_judge(manifest, judge_session, counts.accuracy_of_grader())
+                judge_stats = judge_session.stats()
+                judge_stats.accuracy_without_judge = counts.accuracy_of_grader()
+                cost = Cost(tokens=judge_stats.tokens, prm_calls=0, seconds=judge_stats.seconds)
         draft.drop_pairs()
-        manifest.spec.grader = self.grader
-        manifest.spec.thinking = THINKING_GRADED if self.grade_thinking else None
-        for name, value in counts.tally.manifest_counts().items():
-            setattr(manifest, name, value)
-        for name, value in counts.tally.outcome_statistics().items():
-            setattr(manifest.statistics, name, value)
-        manifest.regraded = _regrade_stats(old_grader, self.grader, counts.outcome_changes)
+        _set_outcome_counts(manifest, counts.tally)
+        changes = counts.outcome_changes
+        grade_counts = GradeCounts(
+            previous_grader=old_grader,
+            changed=sum(count for (old, new), count in changes.items() if old != new),
+            outcomes=[(old, new, count) for (old, new), count in sorted(changes.items())],
+            answer_judge=judge_stats,
+        )
+        return self.make_record(grade_counts, cost)
 
 
-def _regrade_stats(
-    old_grader: str, new_grader: str, outcome_changes: Mapping[tuple[str, str], int]
-) -> RegradeStats:
-    """Return the manifest's section on the changes of outcomes."""
-    changed = sum(count for (old, new), count in outcome_changes.items() if old != new)
-    outcomes = [[old, new, count] for (old, new), count in sorted(outcome_changes.items())]
-    section = {"from": old_grader, "to": new_grader, "changed": changed, "outcomes": outcomes}
-    return RegradeStats.model_validate(section)
-
-
-def _record_judge(manifest: Manifest, session: JudgeSession, accuracy: AccuracyStats) -> None:
-    """Record the decisions of a judge in the manifest, and add its cost.
-
-    ``accuracy`` is the accuracy without the judge.
-    """
-    stats = session.stats()
-    stats.accuracy_without_judge = accuracy
-    manifest.answer_judge = stats
-    cost = manifest.cost
-    if cost.tokens != UNKNOWN:
-        cost.tokens = UNKNOWN if stats.tokens == UNKNOWN else cost.tokens + stats.tokens
-    cost.seconds = round(cost.seconds + stats.seconds, 3)
+def _set_outcome_counts(manifest: Manifest, tally: Tally) -> None:
+    """State the counts of new verdicts in a manifest."""
+    manifest.outcomes = dict(sorted(tally.outcomes.items()))
+    manifest.labels = tally.label_counts()
+    manifest.grader_rules = dict(sorted(tally.grader_rules.items()))
+    statistics = tally.statistics()
+    names = ("accuracy", "pass_at_k", "solved_problems", "mixed_problems")
+    for name in names:
+        setattr(manifest.statistics, name, getattr(statistics, name))
 
 
 def regrade_table(
@@ -276,20 +276,22 @@ def describe_result(manifest: Manifest) -> str:
 
 def _describe_judge(manifest: Manifest) -> str:
     """Return a sentence on the decisions of the judge; empty without a judge."""
-    stats = manifest.answer_judge
+    stats = manifest.get(GRADE_STAGE, GradeRecord).counts.answer_judge
     if stats is None:
         return ""
-    tokens = "an unknown number of" if stats.tokens == UNKNOWN else f"{stats.tokens:,}"
+    tokens = "an unknown number of" if stats.tokens is None else f"{stats.tokens:,}"
     return f"the {stats.describe_decisions()}; {tokens} tokens"
 
 
 def _describe_changes(manifest: Manifest) -> str:
     """Return a table with the number of solutions per old and new outcome."""
-    regraded = manifest.regraded
-    if regraded is None:
+    record = manifest.get(GRADE_STAGE, GradeRecord)
+    grader = record.options.grader
+    regraded = record.counts
+    if regraded.previous_grader is None:
         return ""
     if not regraded.changed:
-        return f"no outcome changed: {regraded.new_grader} gives the same verdicts"
+        return f"no outcome changed: {grader} gives the same verdicts"
     counts = {(old, new): count for old, new, count in regraded.outcomes}
     outcomes = [outcome for outcome in OUTCOMES if any(outcome in pair for pair in counts)]
     lines = [["", *(outcome.replace("_", " ") for outcome in outcomes)]]
@@ -302,13 +304,32 @@ def _describe_changes(manifest: Manifest) -> str:
         + "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
         for name, *cells in lines
     ]
-    title = f"{regraded.changed:,} outcomes changed from {regraded.old_grader} (rows) to "
-    return "\n".join([f"{title}{regraded.new_grader} (columns)", *table])
+    title = f"{regraded.changed:,} outcomes changed from {regraded.previous_grader} (rows) to "
+    return "\n".join([f"{title}{grader} (columns)", *table])
+
+
+def _summarize(record: GradeRecord, manifest: Manifest) -> list[Row]:
+    """Return the row of the summary about the judge, if there is one."""
+    settings = record.options.answer_judge
+    stats = record.counts.answer_judge
+    if settings is None or stats is None:
+        return []
+    accuracy = "–"
+    if stats.accuracy_without_judge is not None:
+        accuracy = format_mean(stats.accuracy_without_judge)
+    text = (
+        f"{settings.model.name}: asked about {stats.answers:,} undecided answers, "
+        f"{stats.correct:,} correct, {stats.incorrect:,} incorrect, {stats.undecided:,} still "
+        f"undecided ({stats.unreadable:,} unreadable replies); accuracy without it {accuracy}"
+    )
+    return [("answer judge", text)]
 
 
 STAGES.register(
     StageEntry(
-        name="grade",
+        name=GRADE_STAGE,
+        record=GradeRecord,
+        summarize=_summarize,
         options_class=GradeOptions,
         make_stage=make_grade_stage,
         describe_result=describe_result,

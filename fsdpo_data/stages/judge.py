@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa
-from fsdpo_data.dataset.manifest_sections import JudgeStats
+from fsdpo_data.dataset.manifest import AnyRecord
 from fsdpo_data.dataset.run import RunDir
 from fsdpo_data.dataset.schema import read_table, replace_column
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
@@ -33,6 +33,7 @@ from fsdpo_data.engines.scorers.prm_formats import PrmFormat
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.stages.continuations import ContinuationSampler, Prefix, prefix_id
 from fsdpo_data.stages.label_columns import count_labels, restore_outcome_labels
+from fsdpo_data.stages.label_records import JudgeCounts, LabelSettings
 from fsdpo_data.stages.score import questions_by_id
 
 FOLDER = "critiques"  #: Folder of the critiques inside the new dataset's directory.
@@ -57,26 +58,28 @@ class _SolutionVotes(NamedTuple):
 class JudgeStage(Stage):
     """Writes ``rollouts``: for each step the votes (n) and those without an error so far."""
 
-    spec_key = "label"
+    name = "label"
+    writes = ("rollouts",)
 
     critique_sampler: ContinuationSampler  #: Samples critiques; ``n`` is the number of votes.
     critique_format: PrmFormat  #: Prompt of the judge, and the format of its critiques.
     template: Template  #: Prompt template of the judge.
-    #: Spec of the Monte-Carlo labels to agree with; None to keep every label.
-    consensus: Mapping[str, Any] | None = None
+    #: Settings of the Monte-Carlo labels to agree with; None to keep every label.
+    consensus: LabelSettings | None = None
 
     @property
     def failure_policy(self) -> FailurePolicy:
         """When the stage stops because of prompts that the engine refuses."""
         return self.critique_sampler.failure_policy
 
-    def spec(self) -> Mapping[str, Any]:
+    def options(self) -> LabelSettings:
         """Return the judge, its format and its sampling parameters."""
-        judge = self.critique_format.manifest_entry() | {"template": self.template.name}
-        spec = {**self.critique_sampler.spec(), "judge": judge}
-        if self.consensus:
-            spec["consensus"] = self.consensus
-        return spec
+        return LabelSettings(
+            continuations=self.critique_sampler.settings,
+            judge=self.critique_format.ref,
+            judge_template=self.template.name,
+            consensus=self.consensus,
+        )
 
     def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
         """Sample the critiques of one shard of the solutions."""
@@ -86,7 +89,7 @@ class JudgeStage(Stage):
         ):
             pass
 
-    def run(self, draft: DatasetDraft) -> None:
+    def run(self, draft: DatasetDraft) -> AnyRecord:
         """Sample the missing critiques, then write the counts and their statistics."""
         manifest = draft.manifest
         list_prefixes = partial(self._prefixes_to_judge, draft)
@@ -100,12 +103,16 @@ class JudgeStage(Stage):
                 for solution in self._read_votes(draft, run, read_table("solutions", file)):
                     if solution.votes is not None:
                         totals.update(self._manifest_counts(solution.row, solution.votes))
-            cost = self.critique_sampler.record_cost(run, manifest)
-            manifest.judge = JudgeStats.model_validate(cost.to_dict() | totals)
-            manifest.set_failed(self.spec_key, len(self.critique_sampler.open_failures(run)))
-            manifest.rollouts = None
-            if manifest.spec.labels_are_searched:
+            if manifest.labels_are_searched:
                 manifest.labels = count_labels(draft.current_files("solutions"))
+            counts = JudgeCounts.model_validate(
+                {
+                    "prompts": len(run.line_spans),
+                    "failed": len(self.critique_sampler.open_failures(run)),
+                    **{name: int(total) for name, total in totals.items()},
+                }
+            )
+            return self.make_record(counts, self.critique_sampler.measure_cost(run))
 
     def _prefixes_to_judge(self, draft: DatasetDraft) -> Iterator[Prefix]:
         """Yield the prompts for the judge."""
@@ -181,7 +188,7 @@ class JudgeStage(Stage):
         }
         if self.consensus is not None:
             is_kept = self._step_counts(row, votes) is not None
-            counts |= {"kept": is_kept, "dropped": not is_kept}
+            counts |= {"kept_solutions": is_kept, "dropped_solutions": not is_kept}
         return counts
 
 
@@ -194,3 +201,24 @@ def first_failed_step(rollouts: Sequence[Mapping[str, int] | None]) -> int:
         if counts is not None and not counts["n_correct"]:
             return step
     return NO_ERROR
+
+
+def judge_rows(settings: LabelSettings, counts: JudgeCounts) -> list[tuple[str, str]]:
+    """Return the rows of a dataset's summary about the labels of a judge."""
+    critiques = settings.continuations
+    rows = [
+        (
+            "judge",
+            f"{critiques.model.name}, {critiques.sampling.n} votes on each of "
+            f"{counts.solutions:,} solutions: {counts.no_error:,} without an error, "
+            f"{counts.correct_with_error:,} correct with an error; {counts.ties:,} ties, "
+            f"{counts.unreadable:,} unreadable critiques",
+        )
+    ]
+    if counts.kept_solutions is not None:
+        text = (
+            f"{counts.kept_solutions:,} solutions keep their labels, because judge and Monte-Carlo "
+            f"labels agree; {counts.dropped_solutions:,} lose them"
+        )
+        rows.append(("consensus", text))
+    return rows

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from fsdpo_cards.render import format_percent
 from pydantic import Field
 
 from fsdpo_data.answers.versions import get_grader
@@ -24,11 +25,19 @@ from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import RolloutStats
+from fsdpo_data.dataset.manifest import AnyRecord, Manifest, read_manifest
+from fsdpo_data.dataset.plots import count_tenths
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
-from fsdpo_data.dataset.stage_registry import NEW_DATASET, STAGES, StageEntry
+from fsdpo_data.dataset.stage_records import GRADE_STAGE, GradeRecord
+from fsdpo_data.dataset.stage_registry import (
+    NEW_DATASET,
+    STAGES,
+    Distribution,
+    Row,
+    StageEntry,
+)
+from fsdpo_data.dataset.summary import divide
 from fsdpo_data.engines.options import FailureOptions, Shard
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
 from fsdpo_data.engines.weights import resolve_judge
@@ -45,8 +54,14 @@ from fsdpo_data.stages.continuations import (
     step_prefixes,
 )
 from fsdpo_data.stages.first_error import FirstErrorStage
-from fsdpo_data.stages.judge import JudgeStage
+from fsdpo_data.stages.judge import JudgeStage, judge_rows
 from fsdpo_data.stages.label_columns import count_labels, label_stats, restore_outcome_labels
+from fsdpo_data.stages.label_records import (
+    JudgeCounts,
+    LabelRecord,
+    LabelSettings,
+    RolloutCounts,
+)
 
 _JUDGE_PANEL = "Judge"
 
@@ -55,7 +70,8 @@ _JUDGE_PANEL = "Judge"
 class LabelStage(Stage):
     """Writes the column ``rollouts``: counts (n, n_correct) for each step of graded solutions."""
 
-    spec_key = "label"
+    name = "label"
+    writes = ("rollouts",)
 
     #: Samples the continuations; its ``n`` is N in the module docstring.
     continuation_sampler: ContinuationSampler
@@ -66,13 +82,13 @@ class LabelStage(Stage):
         """When the stage stops because of prefixes that the engine refuses."""
         return self.continuation_sampler.failure_policy
 
-    def spec(self) -> Mapping[str, Any]:
+    def options(self) -> LabelSettings:
         """Return the model that continues and its sampling parameters."""
-        return self.continuation_sampler.spec()
+        return LabelSettings(continuations=self.continuation_sampler.settings)
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse an unknown grader, and a dataset without labelled solutions of two steps."""
-        get_grader(manifest.spec.grader)
+        get_grader(manifest.get(GRADE_STAGE, GradeRecord).options.grader)
         n_steps = pl.col("completions").list.len()
         solutions = scan_rows("solutions", manifest.config_paths(source, "solutions"))
         solutions = solutions.filter(pl.col("outcome").is_in(GRADED_OUTCOMES) & (n_steps > 1))
@@ -90,7 +106,7 @@ class LabelStage(Stage):
         ):
             pass  # entering the context samples
 
-    def run(self, draft: DatasetDraft) -> None:
+    def run(self, draft: DatasetDraft) -> AnyRecord:
         """Sample the missing continuations, then write the counts and their statistics."""
         manifest = draft.manifest
         list_prefixes = partial(list_step_prefixes, draft.parent_files("solutions"))
@@ -101,17 +117,15 @@ class LabelStage(Stage):
             with sampler.open_grader(draft, run, self.workers) as grade_continuations:
                 add_counts = partial(add_rollouts, grade_continuations)
                 draft.rewrite_config("solutions", phase="count", transform=add_counts)
-            sampling_tokens = manifest.cost.tokens
-            continuation_stats = sampler.record_cost(run, manifest).to_dict()
-            manifest.set_failed(self.spec_key, len(sampler.open_failures(run)))
             files = draft.current_files("solutions")
-            rounded_stats = label_stats(files, is_searched=False)
-            manifest.judge = None  # these labels replace a judge's labels
-            if manifest.spec.labels_are_searched:
+            if manifest.labels_are_searched:
                 manifest.labels = count_labels(files)  # outcome labels again
-            manifest.rollouts = RolloutStats.model_validate(
-                continuation_stats | rounded_stats | {"sampling_tokens": sampling_tokens}
+            counts = RolloutCounts(
+                prefixes=len(run.line_spans),
+                labels=label_stats(files, is_searched=False),
+                failed=len(sampler.open_failures(run)),
             )
+            return self.make_record(counts, sampler.measure_cost(run))
 
 
 def add_rollouts(grade_continuations: ContinuationGrader, table: pa.Table) -> pa.Table:
@@ -147,26 +161,30 @@ def _add_counts(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> 
 
 def format_rollout_cost(manifest: Manifest) -> str:
     """Return a sentence on the cost of Monte-Carlo labels, for the terminal; empty for a judge."""
-    rollouts = manifest.rollouts
-    if rollouts is None:
+    record = manifest.get("label", LabelRecord)
+    rollouts = record.counts
+    if not isinstance(rollouts, RolloutCounts):
         return ""
+    n = record.options.continuations.sampling.n
+    n_continuations = rollouts.prefixes * n
+    tokens = record.cost.tokens
     cost = "an unknown number of tokens"
-    if isinstance(rollouts.tokens, int):
-        cost = f"{rollouts.tokens:,} tokens"
-        if isinstance(rollouts.sampling_tokens, int):
-            ratio = rollouts.tokens / max(1, rollouts.sampling_tokens)
+    if tokens is not None:
+        cost = f"{tokens:,} tokens"
+        if manifest.cost.tokens is not None:
+            ratio = tokens / max(1, manifest.cost.tokens - tokens)
             cost += f", {ratio:.1f} times the tokens of sampling the solutions"
     saved = ""
     if rollouts.saved_continuations is not None:
-        total = rollouts.continuations + rollouts.saved_continuations
+        total = n_continuations + rollouts.saved_continuations
         share = rollouts.saved_continuations / max(1, total)
         saved = (
             f"; labels of all steps would need {total:,} continuations, so the search saved "
             f"{rollouts.saved_continuations:,} ({share:.1%})"
         )
     return (
-        f"N={rollouts.n}: {rollouts.continuations:,} continuations of "
-        f"{rollouts.prefixes:,} prefixes, {cost}{saved}; outcome labels (N=1) need no tokens"
+        f"N={n}: {n_continuations:,} continuations of {rollouts.prefixes:,} prefixes, "
+        f"{cost}{saved}; outcome labels (N=1) need no tokens"
     )
 
 
@@ -311,35 +329,76 @@ def _make_judge_stage(options: LabelOptions, judge: str) -> JudgeStage:
         critique_sampler=sampler,
         critique_format=critique_format,
         template=model.template,
-        consensus=_consensus_spec(options),
+        consensus=_consensus_settings(options),
     )
 
 
-def _consensus_spec(options: LabelOptions) -> Mapping[str, Any] | None:
-    """Return the spec of the Monte-Carlo labels to agree with; None without ``consensus``."""
+def _consensus_settings(options: LabelOptions) -> LabelSettings | None:
+    """Return the settings of the Monte-Carlo labels to agree with; None without ``consensus``."""
     if not options.consensus:
         return None
-    manifest = read_manifest(Path(options.data))
-    if manifest.rollouts is None or manifest.spec.label is None:
+    record = read_manifest(Path(options.data)).find("label", LabelRecord)
+    if record is None or not isinstance(record.counts, RolloutCounts):
         raise options.field_error(
             "consensus",
             f"{options.data} has no Monte-Carlo labels. Make them first with `rollouts=8`.",
         )
-    return manifest.spec.label.to_dict()
+    return record.options
+
+
+def _summarize(record: LabelRecord, manifest: Manifest) -> list[Row]:
+    """Return the rows of the summary."""
+    counts = record.counts
+    if isinstance(counts, JudgeCounts):
+        return judge_rows(record.options, counts)
+    n = record.options.continuations.sampling.n
+    disagreements = format_percent(divide(counts.labels.disagreements, counts.labels.steps))
+    if record.options.search is not None:
+        row = (
+            "first error",
+            f"searched in {counts.searched_solutions:,} wrong solutions "
+            f"({counts.undecided_solutions:,} without a result) with {n} per probed step; "
+            f"{counts.prefixes * n:,} continuations, "
+            f"{counts.saved_continuations:,} saved; "
+            f"{disagreements} of the labels differ from the outcome label",
+        )
+    else:
+        row = (
+            "rollouts",
+            f"{n} per step before the last, which has the outcome; {counts.labels.steps:,} steps, "
+            f"of which {disagreements} differ from the outcome label at a threshold of 0.5",
+        )
+    return [row]
+
+
+def _plot(record: LabelRecord, root: Path, manifest: Manifest) -> dict[str, Distribution]:
+    """Return the distribution of the counts of steps."""
+    counts = pl.col("rollouts").struct
+    solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
+    rollouts = solutions.select("rollouts").explode("rollouts").drop_nulls()
+    title = "Steps by fraction of correct continuations"
+    if isinstance(record.counts, JudgeCounts):
+        title = "Steps by fraction of votes without an error so far"
+    return {title: count_tenths(rollouts, counts.field("n_correct") / counts.field("n"))}
 
 
 STAGES.register(
     StageEntry(
         name="label",
+        record=LabelRecord,
+        failed_items="prompts without continuations",
+        summarize=_summarize,
+        plot=_plot,
         options_class=LabelOptions,
         make_stage=make_label_stage,
         card_row="| labels | {% if judge is defined %}"
-        "judge: {{ sampling.n }} votes on each solution{% elif search is defined %}"
-        "first error by binary search: {{ sampling.n }} continuations of each probed step"
+        "judge: {{ continuations.sampling.n }} votes on each solution{% elif search is defined %}"
+        "first error by binary search: {{ continuations.sampling.n }} continuations of each probed "
+        "step"
         "{% else %}"
-        "Monte-Carlo: {{ sampling.n }} continuations of each step{% endif %} by "
-        "{{ model.name | code }} at {{ model.revision | code }}, "
-        "temperature {{ sampling.temperature }} |",
+        "Monte-Carlo: {{ continuations.sampling.n }} continuations of each step{% endif %} by "
+        "{{ continuations.model.name | code }} at {{ continuations.model.revision | code }}, "
+        "temperature {{ continuations.sampling.temperature }} |",
         describe_result=format_rollout_cost,
         next_command=("fsdpo-train", "prm", NEW_DATASET, "out=NEW"),
     )

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.schema import replace_column, scan_rows
 from fsdpo_data.steps.rewards import outcome_labels
 
 
-def label_stats(files: list[Path], *, is_searched: bool) -> dict[str, Any]:
+class LabelStats(FileModel):
+    """Statistics of step labels."""
+
+    steps: int  #: Steps with a label.
+    mean: float | None  #: Mean label.
+    disagreements: int  #: Steps whose rounded label differs from the outcome label.
+
+
+def label_stats(files: list[Path], *, is_searched: bool) -> LabelStats:
     """Return the number of labelled steps, their mean label, and disagreements with outcomes.
 
     Args:
@@ -31,14 +39,14 @@ def label_stats(files: list[Path], *, is_searched: bool) -> dict[str, Any]:
         counts = pl.col("rollouts").struct
         label = counts.field("n_correct") / counts.field("n")
         disagrees = (label >= 0.5) != pl.col("labels")
-    stats = steps.select(steps=pl.len(), mean=label.mean(), label_disagreements=disagrees.sum())
+    stats = steps.select(steps=pl.len(), mean=label.mean(), disagreements=disagrees.sum())
     row = collect_rows(stats).row(0, named=True)
     mean = None if row["mean"] is None else round(row["mean"], 4)
-    return {**row, "mean": mean}
+    return LabelStats(steps=row["steps"], mean=mean, disagreements=row["disagreements"])
 
 
 def count_labels(files: list[Path]) -> dict[str, int]:
-    """Return the section ``labels`` of a manifest: steps by the value of ``labels``."""
+    """Return the counts ``labels`` of a manifest: steps by the value of ``labels``."""
     n_steps = pl.col("completions").list.len()
     n_right = pl.col("labels").list.sum()
     is_labelled = pl.col("labels").is_not_null()

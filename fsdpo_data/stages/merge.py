@@ -23,6 +23,7 @@ from fsdpo_data.core.jsonl_log import JsonlLog, scan_lines
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.row_files import summarize_list
+from fsdpo_data.dataset.derive import derive_dataset, derive_shard
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.remote import expand_folders, local_paths
 from fsdpo_data.dataset.run import (
@@ -32,13 +33,7 @@ from fsdpo_data.dataset.run import (
     SHARD_FILE,
     lock_run_directory,
 )
-from fsdpo_data.dataset.stage import (
-    ShardedStage,
-    StageOptions,
-    copy_file,
-    derive_dataset,
-    derive_shard,
-)
+from fsdpo_data.dataset.stage import ShardedStage, StageOptions, copy_file
 from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
 from fsdpo_data.engines.options import FailureOptions, Workers
 from fsdpo_data.stages.pipeline import BuildOptions, run_build, run_build_shard

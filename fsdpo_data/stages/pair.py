@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from fsdpo_cards.render import format_amount, format_percent
 from pydantic import Field
 
 from fsdpo_data.core.command_line import command_parameters
@@ -15,21 +17,31 @@ from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.benchmark_problems import AllowBenchmark, check_no_benchmark_problems
-from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import PairStats
+from fsdpo_data.dataset.manifest import AnyRecord, Manifest, read_manifest
+from fsdpo_data.dataset.plots import count_tenths
 from fsdpo_data.dataset.schema import arrow_schema, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
-from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
+from fsdpo_data.dataset.stage_records import PAIR_STAGE, PairRecord
+from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
+from fsdpo_data.dataset.summary import divide, join_counts
 from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
-from fsdpo_data.pairs.first_error import StepPairSpec
-from fsdpo_data.pairs.statistics import pair_statistics, problem_counts
+from fsdpo_data.pairs.checks import ImportedPairSettings
+from fsdpo_data.pairs.first_error import StepPairSettings, StepPairSpec
+from fsdpo_data.pairs.statistics import (
+    PairCounts,
+    StepWeightStats,
+    pair_statistics,
+    problem_counts,
+)
 from fsdpo_data.stages.continuations import (
     ContinuationOptions,
     resolve_continuation_sampler,
 )
 from fsdpo_data.stages.step_pairs import BasePairStage, StepPairStage
-from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_GAMMA
+from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_GAMMA, aggregate_expr
 
+#: Difference between the mean weights of the last step on both sides that is worth a warning.
+MAX_WEIGHT_DIFFERENCE = 0.1
 #: Headings in ``--help`` of the options that belong to one style.
 _FULL_PANEL = "Style full"
 _STEP_DPO_PANEL = "Style step-dpo"
@@ -55,7 +67,11 @@ class PairStage(BasePairStage):
                 _no_pairs_message(scan_rows("solutions", files), source, self.pair_spec)
             )
 
-    def run(self, draft: DatasetDraft) -> None:
+    def options(self) -> PairSpec:
+        """Return everything that decides the pairs."""
+        return self.pair_spec
+
+    def run(self, draft: DatasetDraft) -> AnyRecord:
         """Write one file of pairs per file of solutions."""
         draft.add_pairs(partial(pair_table, spec=self.pair_spec))
         files = draft.current_files("solutions")
@@ -66,11 +82,12 @@ class PairStage(BasePairStage):
             self.gamma,
             allow_unclosed=self.pair_spec.allow_unclosed,
         )
-        if not counts["pairs"]:
+        if not counts.pairs:
             raise InputError(
                 _no_pairs_message(scan_rows("solutions", files), draft.parent_root, self.pair_spec)
             )
-        draft.set_pair_stats(PairStats.model_validate(counts))
+        draft.manifest.rows.pairs = counts.pairs
+        return self.make_record(counts)
 
 
 def _no_pairs_message(solutions: pl.LazyFrame, source: Path, spec: PairSpec) -> str:
@@ -217,7 +234,7 @@ def make_pair_stage(options: PairOptions) -> PairStage | StepPairStage:
     pair_spec = PairSpec(
         top=options.top,
         max_pairs=options.max_pairs,
-        aggregate=options.aggregate or read_manifest(Path(options.data)).spec.pair_aggregate,
+        aggregate=options.aggregate or read_manifest(Path(options.data)).pair_aggregate,
         require_outcome=options.require_outcome,
         min_margin=options.min_margin,
         allow_unclosed=options.allow_unclosed,
@@ -239,15 +256,154 @@ def _make_step_pair_stage(options: PairOptions, step_dpo: StepPairOptions) -> St
     )
 
 
+def _summarize(record: PairRecord, manifest: Manifest) -> list[Row]:
+    """Return the rows of the summary."""
+    counts = record.counts
+    settings = record.options
+    if isinstance(settings, StepPairSettings):
+        return [*_differing_step_rows(counts), *_resampling_rows(record, settings)]
+    if isinstance(settings, ImportedPairSettings):
+        return _differing_step_rows(counts)
+    rows = _solution_pair_rows(counts)
+    if counts.step_weights:
+        rows += _step_weight_rows(counts.step_weights)
+    return rows
+
+
+def _differing_step_rows(counts: PairCounts) -> list[Row]:
+    """Return the rows of pairs whose sides have the same steps before the one that counts."""
+    length = counts.length
+    return [
+        ("pairs", f"{counts.pairs:,} of {counts.problems['used']:,} problems"),
+        (
+            "first error",
+            f"step {counts.first_error:.2f} on average; {length['chosen_characters']:.1f} "
+            f"characters (chosen) against {length['rejected_characters']:.1f} (rejected)",
+        ),
+    ]
+
+
+def _resampling_rows(record: PairRecord, settings: StepPairSettings) -> list[Row]:
+    """Return the rows about the continuations of Step-DPO pairs."""
+    counts = record.counts
+    # "incorrect" is the total; the other keys count the solutions that give no pair.
+    left_out = {
+        reason: count
+        for reason, count in counts.solutions.items()
+        if count and reason != "incorrect"
+    }
+    return [
+        (
+            "incorrect",
+            f"{counts.solutions['incorrect']:,} solutions, of which "
+            f"{join_counts(left_out) or 'none left out'}",
+        ),
+        (
+            "resampled",
+            f"{settings.continuations.sampling.n} continuations of {counts.continued_prefixes:,} "
+            f"prefixes, {format_amount(record.cost.tokens)} tokens",
+        ),
+    ]
+
+
+def _solution_pair_rows(counts: PairCounts) -> list[Row]:
+    """Return the rows of pairs of complete solutions."""
+    problems = counts.problems
+    length = counts.length
+    margin = counts.margin or {}
+    unit = counts.unit
+    longer = divide(length["chosen_longer"] or 0, counts.pairs)
+    shorter = divide(length["chosen_shorter"] or 0, counts.pairs)
+    return [
+        (
+            "pairs",
+            f"{counts.pairs:,} of {problems['used']:,} problems  "
+            f"({problems['too_easy']:,} too easy, {problems['too_hard']:,} too hard)",
+        ),
+        (
+            "margins",
+            f"mean {margin['mean']:.3f}, median {margin['median']:.3f}, {margin['min']:.3f} to "
+            f"{margin['max']:.3f}; {margin['negative']:,} below zero",
+        ),
+        (
+            "chosen lengths",
+            f"{length[f'chosen_{unit}']:,.1f} {unit} in {length['chosen_steps']:.1f} steps "
+            f"(chosen) against {length[f'rejected_{unit}']:,.1f} {unit} in "
+            f"{length['rejected_steps']:.1f} steps (rejected)",
+        ),
+        (
+            "chosen longer",
+            f"{format_percent(longer)}, shorter {format_percent(shorter)}  (of {counts.pairs:,} "
+            "pairs)",
+        ),
+    ]
+
+
+def _step_weight_rows(statistics: StepWeightStats) -> list[Row]:
+    """Return the mean rewards and weights of the last steps of both sides."""
+    rewards = [_join_numbers(side.reward) for side in (statistics.chosen, statistics.rejected)]
+    weights = [_join_numbers(side.weight) for side in (statistics.chosen, statistics.rejected)]
+    return [
+        (
+            "last steps",
+            f"mean rewards {rewards[0]} (chosen) and {rewards[1]} (rejected), the last step first",
+        ),
+        (
+            "step weights",
+            f"mean K·α at γ {statistics.gamma:g} {weights[0]} (chosen) and {weights[1]} (rejected)",
+        ),
+    ]
+
+
+def _join_numbers(numbers: Sequence[float]) -> str:
+    return ", ".join(f"{number:.2f}" for number in numbers)
+
+
+def _warn(record: PairRecord) -> list[str]:
+    """Return a sentence if the weight of the last step depends on the side of the pair."""
+    statistics = record.counts.step_weights
+    if statistics is None:
+        return []
+    chosen = statistics.chosen.weight[0]
+    rejected = statistics.rejected.weight[0]
+    if abs(chosen - rejected) <= MAX_WEIGHT_DIFFERENCE:
+        return []
+    return [
+        f"the mean weight K·α of the last step is {chosen:.2f} in chosen and {rejected:.2f} in "
+        f"rejected solutions (γ {statistics.gamma:g}): the loss may teach the policy to postpone "
+        "or to hurry the answer; train with a smaller γ, and look at the lengths of its solutions"
+    ]
+
+
+def _plot(record: PairRecord, root: Path, manifest: Manifest) -> dict[str, Distribution]:
+    """Return the distribution of the margins of rewards that are probabilities."""
+    if not isinstance(record.options, PairSpec) or not manifest.rewards_are_probabilities:
+        return {}
+    aggregate = record.options.aggregate
+    if aggregate not in AGGREGATES:  # the plug-in that defines the aggregate is absent
+        return {}
+    margin = aggregate_expr("chosen_rewards", aggregate) - aggregate_expr(
+        "rejected_rewards", aggregate
+    )
+    pairs = scan_rows("pairs", manifest.config_paths(root, "pairs"))
+    title = f"Pairs by margin ({aggregate} reward of chosen minus rejected)"
+    return {title: count_tenths(pairs, margin)}
+
+
 STAGES.register(
     StageEntry(
-        name="pair",
+        name=PAIR_STAGE,
+        record=PairRecord,
+        summarize=_summarize,
+        warn=_warn,
+        plot=_plot,
         options_class=PairOptions,
         make_stage=make_pair_stage,
         card_row='| pairs | {% if style is defined and style == "step-dpo" %}the first step of an '
-        "incorrect solution with a reward below {{ threshold }}, and the corresponding step of a "
-        "correct continuation: {{ sampling.n }} continuations by {{ model.name | code }} at "
-        "{{ model.revision | code }}, temperature {{ sampling.temperature }}"
+        "incorrect solution with a reward below {{ pairs.threshold }}, and the corresponding step "
+        "of a correct continuation: {{ continuations.sampling.n }} continuations by "
+        "{{ continuations.model.name | code }} at {{ continuations.model.revision | code }}, "
+        "temperature {{ continuations.sampling.temperature }}"
         '{% elif style is defined and style == "imported" %}the chosen and the rejected step of '
         "each imported row, after the same steps"
         '{% else %}{{ top }} best {{ "correct" if require_outcome else "by reward" }} × {{ top }} '

@@ -18,8 +18,8 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.remote import local_paths
-from fsdpo_data.dataset.run import RunDir
-from fsdpo_data.dataset.stage import Stage, stage_specs
+from fsdpo_data.dataset.stage import Stage
+from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings, SearchSettings
 from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
 from fsdpo_data.engines.options import (
     DEFAULT_MODEL,
@@ -42,8 +42,8 @@ from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.problems.row_formats import RowReading
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
-from fsdpo_data.stages.score import make_score_stage
-from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE
+from fsdpo_data.stages.score import ScoreStage
+from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, OUTCOME_LABELS, PAIR_AGGREGATE
 from fsdpo_data.steps.segment import SEGMENTERS, segmenter_name
 
 log = logging.getLogger(__name__)
@@ -234,12 +234,12 @@ def _make_stages(options: BuildOptions) -> list[Stage]:
     engine = scorer_engine_for(policy_options.engine, shares_memory=False)
     scorer_options = policy_options.scorer_options(engine, options.prm_format)
     reward_model = resolve_reward_model(options.prm, scorer_options)
-    score_stage = make_score_stage(reward_model, options.failure_policy)
+    is_outcome_model = reward_model.settings.last_step_only
     pair_spec = PairSpec(
         top=PairSpec().top if options.top is None else options.top,
-        aggregate=OUTCOME_AGGREGATE if score_stage.is_outcome_model else PAIR_AGGREGATE,
+        aggregate=OUTCOME_AGGREGATE if is_outcome_model else PAIR_AGGREGATE,
     )
-    return [score_stage, PairStage(pair_spec)]
+    return [ScoreStage(reward_model, options.failure_policy), PairStage(pair_spec)]
 
 
 def run_build(options: BuildOptions, progress: Progress) -> tuple[str | Path, Manifest]:
@@ -269,7 +269,7 @@ def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) 
     job = _make_job(options)
     out = Path(options.out or f"{_default_out(job)}-{shard.index}-of-{shard.count}")
     config = {**job.config, "shard": str(shard)}
-    with RunDir.open(out, config, resume=options.resume) as run:
+    with job.spec.open_run(out, config, resume=options.resume) as run:
         sample_problems(run, job, shard.select(job.source.problems), progress)
     return out
 
@@ -344,20 +344,21 @@ def make_build_job(
         keeps_engine: Whether the sampler stays loaded, because another build uses it.
     """
     template = policy.model.template
-    spec = BuildSpec(
+    sample = SampleSettings(
         model=policy.author,
-        sources=tuple(problems.source_refs),
-        template=template,
+        template=template.ref,
         sampling=sampling.replace(stop=template.stop),
+        unknown_fields=policy.unknown_fields,
         engine=policy.engine,
         segmenter=segmenter,
-        grader=get_grader().version,
-        unknown_fields=policy.unknown_fields,
-        grade_thinking=grade_thinking,
+    )
+    grade = GradeSettings(
+        grader=get_grader().version, labels=OUTCOME_LABELS, grade_thinking=grade_thinking
     )
     job = BuildJob(
-        spec=spec,
+        spec=BuildSpec(sample, grade),
         source=problems,
+        template=template,
         make_sampler=policy.make_sampler,
         batch_size=policy.batch_size,
         workers=workers,
@@ -370,16 +371,18 @@ def make_build_job(
 def _with_search(job: BuildJob, search: BeamSearch) -> BuildJob:
     """Return a build whose solutions a beam search finds."""
     reward_model, beam = search
+    sample = job.spec.sample
 
     def make_sampler() -> BeamSampler:
         """Load the policy and the reward model."""
         policy = job.make_sampler()
-        return BeamSampler(policy, reward_model.make_scorer(), job.spec.segmenter, beam)
+        return BeamSampler(policy, reward_model.make_scorer(), sample.segmenter, beam)
 
+    settings = SearchSettings(sampler="beam", beam=beam, reward_model=reward_model.settings)
     spec = replace(
         job.spec,
-        score={"engine": reward_model.engine, **reward_model.entry},
-        search={"sampler": "beam", **beam.model_dump(), **reward_model.entry},
+        sample=sample.model_copy(update={"search": settings}),
+        score=reward_model.settings,
     )
     return replace(
         job,
@@ -404,6 +407,5 @@ def _check_device(options: BuildOptions) -> None:
 
 
 def _default_out(job: BuildJob, stages: Sequence[Stage] = ()) -> Path:
-    """Return ``runs/MODEL-DIGEST``; the digest covers the config and the stages."""
-    key = digest(job.config, stage_specs(stages)) if stages else digest(job.config)
-    return Path("runs") / f"{job.model_folder}-{key[:8]}"
+    """Return ``runs/MODEL-DIGEST``; the digest covers the options of all stages."""
+    return Path("runs") / f"{job.model_folder}-{digest(job.config_with(stages))[:8]}"

@@ -4,9 +4,9 @@ import json
 import re
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -15,27 +15,37 @@ from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
 from fsdpo_data.core.files import store_errors, write_atomic
-from fsdpo_data.core.identity import ModelRef, SourceRef, digest, to_json_values
+from fsdpo_data.core.identity import to_json_values
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import (
-    UNKNOWN,
-    Completion,
-    Prompt,
-    SamplingSpec,
-    add_tokens,
-    sampling_id,
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, add_tokens
+from fsdpo_data.dataset.card import dataset_card
+from fsdpo_data.dataset.derive import run_stages, stage_options
+from fsdpo_data.dataset.manifest import (
+    SCORE_STAGE,
+    AnyRecord,
+    FileEntry,
+    Manifest,
+    StageCounts,
+    read_manifest,
 )
-from fsdpo_data.dataset.manifest import Manifest, make_manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import THINKING_GRADED, FileEntry, StepLabelStats
 from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, RunDir, lock_run_directory
 from fsdpo_data.dataset.schema import problems_table, write_parquet
-from fsdpo_data.dataset.stage import (
-    Stage,
-    discard_dataset,
-    run_stages,
-    seal_dataset,
-    stage_specs,
+from fsdpo_data.dataset.stage import Stage, discard_dataset, seal_dataset
+from fsdpo_data.dataset.stage_records import (
+    GRADE_STAGE,
+    PROBLEMS_STAGE,
+    SAMPLE_STAGE,
+    GradeCounts,
+    GradeRecord,
+    GradeSettings,
+    ProblemsRecord,
+    SampleRecord,
+    SampleSettings,
+    make_manifest,
+    problem_record,
+    problem_settings,
 )
+from fsdpo_data.dataset.stage_registry import STAGES_WITHOUT_COMMAND, StageDescription
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.samplers import (
     PromptFailure,
@@ -47,76 +57,59 @@ from fsdpo_data.engines.samplers import (
     stream,
     stream_outcomes,
 )
+from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
-from fsdpo_data.stages.score import reward_statistics
-from fsdpo_data.steps.rewards import OUTCOME_LABELS
+from fsdpo_data.stages.import_labels import (
+    IMPORT_STAGE,
+    ImportCounts,
+    ImportRecord,
+    ImportSettings,
+)
+from fsdpo_data.stages.score import ScoreRecord, reward_statistics
 
 #: Folder of the sampled dataset inside the directory of a run with further stages.
 BUILD_FOLDER = "build"
 #: Finished prompts are written after this time, even if their batch is not finished.
 SAVE_INTERVAL_SECONDS = 1.0
-SAMPLE_STAGE = "sample"  #: Key of the problems without samples in ``Manifest.failed``.
 #: Name in the manifest in place of a segmenter, if the steps come from recorded responses.
 RECORDED_STEPS = "recorded"
 
 
 @dataclass(frozen=True, slots=True)
 class BuildSpec:
-    """Everything that decides the content of a build; its digest is the run's identity."""
+    """The options of the stages of a build, which decide its content."""
 
-    model: ModelRef  #: The model that writes the solutions.
-    sources: tuple[SourceRef, ...]  #: The sources of the problems, with their revisions.
-    template: Template  #: The prompt template.
-    sampling: SamplingSpec  #: Sampling parameters; ``n`` is the number of solutions per problem.
-    engine: Mapping[str, str]  #: Name of the engine and precision of the weights.
-    segmenter: str  #: Full name of the segmenter, e.g. ``auto@1``.
-    grader: str  #: Full name of the grader.
-    labels: str = OUTCOME_LABELS  #: Name of the rule that turns outcomes into step labels.
-    #: Fields of ``sampling`` that are unknown because a replay does not state them.
-    unknown_fields: tuple[str, ...] = ()
-    #: Whether a solution without text after its thinking may have its answer in the thinking.
-    grade_thinking: bool = False
-    #: The reward model of the step rewards and its engine; empty if samples have no step rewards.
-    score: Mapping[str, Any] = field(default_factory=dict)
-    #: Name and settings of the search, and its reward model; empty without a search.
-    search: Mapping[str, Any] = field(default_factory=dict)
-    #: Format and meaning of imported step labels; empty without them.
-    step_labels: Mapping[str, Any] = field(default_factory=dict)
+    sample: SampleSettings  #: Everything that determines the samples.
+    grade: GradeSettings  #: Everything that determines the outcomes.
+    score: ScoreSettings | None = None  #: The reward model of the step rewards; None without them.
+    step_labels: ImportSettings | None = None  #: The imported step labels; None without them.
 
-    def config(self, problems: Sequence[Problem]) -> dict[str, Any]:
-        """Return the spec as plain JSON, with the digest of the problems to solve."""
-        problem_ids = [problem.id for problem in problems]
-        sampling = self.sampling.to_json_values() | dict.fromkeys(self.unknown_fields, UNKNOWN)
-        config = {
-            "model": self.model,
-            "sources": list(self.sources),
-            "problems": {"count": len(problems), "digest": digest(problem_ids)},
-            "template": self.template.manifest_entry(),
-            "sampling": sampling,
-            "engine": dict(self.engine),
-            "segmenter": self.segmenter,
-            "grader": self.grader,
-            "labels": self.labels,
+    def config(self, source: ProblemSet) -> dict[str, Any]:
+        """Return the options by stage as plain JSON, which is the identity of the run."""
+        options = {
+            PROBLEMS_STAGE: problem_settings(source),
+            SAMPLE_STAGE: self.sample,
+            GRADE_STAGE: self.grade,
+            SCORE_STAGE: self.score,
+            IMPORT_STAGE: self.step_labels,
         }
-        if self.grade_thinking:
-            config["thinking"] = THINKING_GRADED
-        if self.score:
-            config["score"] = dict(self.score)
-        if self.search:
-            config["search"] = dict(self.search)
-        if self.step_labels:
-            config["step_labels"] = dict(self.step_labels)
-        return to_json_values(config)
+        options = {name: value for name, value in options.items() if value is not None}
+        return {"stages": to_json_values(options)}
 
-    @property
-    def sampling_id(self) -> str:
-        """The id of the samples, without their number."""
-        # The steps of a search depend on the segmenter.
-        search = {**self.search, "segmenter": self.segmenter} if self.search else None
-        recording = self.engine.get("recording", "")
-        return sampling_id(self.model, self.template.digest, self.sampling, recording, search)
+    def open_run(
+        self, path: Path, config: Mapping[str, Any], *, resume: bool
+    ) -> AbstractContextManager[RunDir]:
+        """Open the run of the samples in ``path``; see :meth:`RunDir.open`."""
+        return RunDir.open(
+            path,
+            config,
+            n_samples=self.sample.sampling.n,
+            # A recording does not state its seed, and may have fewer samples for some problems.
+            allows_fewer="seed" in self.sample.unknown_fields,
+            resume=resume,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +118,7 @@ class BuildJob:
 
     spec: BuildSpec  #: The identity of the build.
     source: ProblemSet  #: The problems, and the rows that were quarantined while reading them.
+    template: Template  #: The prompt template.
     #: Loads the sampler. Called only if samples are missing, because loading a model is slow.
     make_sampler: Callable[[], Sampler]
     batch_size: int = 64  #: Prompts per call of the sampler.
@@ -142,16 +136,16 @@ class BuildJob:
     @property
     def config(self) -> dict[str, Any]:
         """The identity of the run, as plain JSON."""
-        return self.spec.config(self.source.problems)
+        return self.spec.config(self.source)
 
     def config_with(self, stages: Sequence[Stage]) -> dict[str, Any]:
         """Return the identity of a run with further stages, as plain JSON."""
-        return {"build": self.config, "stages": stage_specs(stages)}
+        return {"stages": self.config["stages"] | stage_options(stages)}
 
     @property
     def model_folder(self) -> str:
         """The name of the model, as a part of the default name of a folder."""
-        return re.sub(r"[^\w.-]+", "-", self.spec.model.name).strip("-.") or "model"
+        return re.sub(r"[^\w.-]+", "-", self.spec.sample.model.name).strip("-.") or "model"
 
 
 def build(
@@ -220,7 +214,7 @@ def _build(
             f"There are no problems to solve: none of {len(job.source.quarantined_rows)} rows can "
             "be used. Check the file, its split and its answers."
         )
-    with RunDir.open(out, job.config, resume=resume) as run:
+    with job.spec.open_run(out, job.config, resume=resume) as run:
 
         def discard_seal() -> None:
             """Remove the results of an earlier session in which problems failed."""
@@ -228,7 +222,7 @@ def _build(
             discard_dataset(out)
 
         is_sealed = (out / MANIFEST_FILE).exists()
-        failed = (read_manifest(out).failed or {}) if is_sealed else {}
+        failed = read_manifest(out).failed if is_sealed else {}
         if not is_sealed or (SAMPLE_STAGE in failed and job.failure_policy.retries):
             sample_problems(run, job, job.source.problems, progress, on_new_records=discard_seal)
         if not (out / MANIFEST_FILE).exists():
@@ -252,7 +246,7 @@ def sample_problems(
     on_new_records: Callable[[], None] = ignore_new_records,
 ) -> None:
     """Sample the solutions of ``problems`` that the run does not have yet."""
-    render_prompt = job.spec.template.render
+    render_prompt = job.template.render
     prompts = (
         (problem.id, Prompt(render_prompt(problem.question), problem.question))
         for problem in problems
@@ -262,7 +256,7 @@ def sample_problems(
         run,
         [problem.id for problem in problems],
         prompts,
-        sampling=job.spec.sampling,
+        sampling=job.spec.sample.sampling,
         make_sampler=job.make_sampler,
         batch_size=job.batch_size,
         phase="sample",
@@ -400,7 +394,7 @@ def seal_samples(
     workers: int | None = None,
     format_evidence: str = "",
     sample_counts: Mapping[str, int] | None = None,
-    step_labels: StepLabelStats | None = None,
+    label_counts: ImportCounts | None = None,
 ) -> None:
     """Annotate the samples of a run, check the files of the dataset, and write the manifest last.
 
@@ -412,7 +406,7 @@ def seal_samples(
         workers: Processes that annotate; None for one per available core.
         format_evidence: How the PRM format of a search was recognised; empty without one.
         sample_counts: Number of samples by problem id; None if every problem has as many.
-        step_labels: Counts of imported step labels; None without them.
+        label_counts: Counts of imported step labels; None without them.
     """
     root = run.path
     with store_errors(root, saved_problems=len(run.line_spans)):
@@ -431,18 +425,37 @@ def seal_samples(
         files.append(file)
         tally.add(counts)
         progress.advance(1)
-    quarantine_reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined_rows)
-    config = spec.config(source.problems)
-    manifest = make_manifest(config, files=files, tally=tally, quarantined=quarantine_reasons)
     n_failed = sum(problem.id not in run.line_spans for problem in source.problems)
-    manifest.set_failed(SAMPLE_STAGE, n_failed)
-    manifest.step_labels = step_labels
-    if spec.score:
-        manifest.rewards = reward_statistics(manifest.config_paths(root, "solutions"))
-        if format_evidence:
-            manifest.rewards.format_evidence = format_evidence
+    records: list[AnyRecord] = [
+        problem_record(source),
+        SampleRecord(
+            name=SAMPLE_STAGE,
+            options=spec.sample,
+            counts=StageCounts(failed=n_failed),
+            cost=tally.cost(),
+        ),
+        GradeRecord(name=GRADE_STAGE, options=spec.grade, writes=["outcome"], counts=GradeCounts()),
+    ]
+    if spec.score is not None:
+        rewards = reward_statistics([root / file.path for file in files[1:]])
+        rewards.format_evidence = format_evidence
+        records.append(
+            ScoreRecord(
+                name=SCORE_STAGE, options=spec.score, writes=["step_rewards"], counts=rewards
+            )
+        )
+    if spec.step_labels is not None and label_counts is not None:
+        records.append(
+            ImportRecord(
+                name=IMPORT_STAGE,
+                options=spec.step_labels,
+                writes=["step_labels"],
+                counts=label_counts,
+            )
+        )
+    manifest = make_manifest(records, files=files, tally=tally)
     progress.phase("validate", 1)
-    seal_dataset(root, manifest, saved_problems=len(run.line_spans))
+    seal_dataset(root, manifest, dataset_card, saved_problems=len(run.line_spans))
     progress.advance(1)
 
 
@@ -457,7 +470,7 @@ def _shard_tasks(
     shards: list[list[Problem]] = []
     n_solutions = 0  # in the last shard
     for problem in problems:
-        count = sample_counts.get(problem.id, spec.sampling.n)
+        count = sample_counts.get(problem.id, spec.sample.sampling.n)
         if not shards or n_solutions + count > SHARD_SOLUTIONS:
             shards.append([])
             n_solutions = 0
@@ -469,10 +482,18 @@ def _shard_tasks(
             path=f"solutions/train-{index:05d}-of-{len(shards):05d}.parquet",
             problems=[problem for problem in shard if problem.id in run.line_spans],
             spans=[run.line_spans[problem.id] for problem in shard if problem.id in run.line_spans],
-            sampling_id=spec.sampling_id,
-            segmenter=spec.segmenter,
-            grader=spec.grader,
-            grade_thinking=spec.grade_thinking,
+            sampling_id=spec.sample.sampling_id,
+            segmenter=spec.sample.segmenter,
+            grader=spec.grade.grader,
+            grade_thinking=spec.grade.grade_thinking,
         )
         for index, shard in enumerate(shards)
     ]
+
+
+STAGES_WITHOUT_COMMAND.register(StageDescription(name=PROBLEMS_STAGE, record=ProblemsRecord))
+STAGES_WITHOUT_COMMAND.register(
+    StageDescription(
+        name=SAMPLE_STAGE, record=SampleRecord, failed_items="problems without samples"
+    )
+)

@@ -3,33 +3,68 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+import pydantic
+
+from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.entities import GRADED_OUTCOMES
 from fsdpo_data.core.errors import InputError, ItemError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
-from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, count_rows
 from fsdpo_data.core.statistics import Mean, mean_rate, problem_aucs
-from fsdpo_data.dataset.manifest_sections import RankingStats, RewardStats
+from fsdpo_data.dataset.manifest import SCORE_STAGE, AnyRecord, Manifest, StageCounts, StageRecord
+from fsdpo_data.dataset.plots import count_tenths
 from fsdpo_data.dataset.schema import read_table, replace_column, scan_rows, write_parquet
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
-from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
+from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
 from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard
 from fsdpo_data.engines.registry import SCORERS
 from fsdpo_data.engines.resolved import ResolvedRewardModel, resolve_reward_model
 from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
-from fsdpo_data.engines.scorers.prm_formats import format_entry
+from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE, aggregate_expr
 
 #: Solutions per call of the scorer: enough to batch similar lengths, few enough to show progress.
 SCORING_BATCH = 4096
+
+
+class RewardCounts(StageCounts):
+    """Statistics of the step rewards; see :func:`reward_statistics`."""
+
+    scored: int  #: Solutions with rewards.
+    unscored: int  #: Solutions that were too long for the reward model.
+    mean_correct: float | None  #: Mean reward of correct solutions.
+    mean_incorrect: float | None  #: Mean reward of incorrect solutions.
+    #: By aggregate, the mean over problems of the AUC of correct over incorrect solutions.
+    ranking_auc: dict[str, Mean]
+    #: How the PRM format was recognised; empty for a reward model of ``fsdpo-train prm``.
+    format_evidence: str = ""
+
+    @property
+    def main_ranking(self) -> tuple[str, Mean]:
+        """The aggregate that suits the reward model, and its ranking AUC."""
+        name = OUTCOME_AGGREGATE if OUTCOME_AGGREGATE in self.ranking_auc else PAIR_AGGREGATE
+        return name, self.ranking_auc[name]
+
+    @pydantic.field_validator("ranking_auc")
+    @classmethod
+    def _check_ranking(cls, ranking_auc: dict[str, Mean]) -> dict[str, Mean]:
+        if "mean" not in ranking_auc:
+            raise ValueError("ranking_auc lacks mean")
+        return ranking_auc
+
+
+#: The entry of the stage that scored the steps.
+ScoreRecord: TypeAlias = StageRecord[ScoreSettings, RewardCounts]
+#: The entry of any stage that wrote step rewards, such as one of a plug-in.
+RewardRecord: TypeAlias = StageRecord[dict[str, Any], RewardCounts]
 
 
 @dataclass
@@ -37,29 +72,21 @@ class ScoreStage(Stage):
     """Writes ``step_rewards``.
 
     Attributes:
-        prm: Name and revision of the process reward model.
-        engine: Name of the engine and precision of the weights, for the spec.
-        make_scorer: Loads the scorer. Called only if rewards are missing, because loading is slow.
-        format_entry: Description of the reward model for the spec; see
-            :func:`~fsdpo_data.engines.scorers.prm_formats.format_entry`.
-        format_evidence: How the PRM format was recognised, for the manifest. It has no effect on
-            rewards, so it is not in the spec.
+        reward_model: The process reward model. Loaded only if rewards are missing, because loading
+            is slow.
         failure_policy: When the stage stops because of solutions that the engine refuses.
     """
 
-    spec_key = "score"
+    name = SCORE_STAGE
+    writes = ("step_rewards",)
 
-    prm: ModelRef
-    engine: Mapping[str, str]
-    make_scorer: Callable[[], Scorer]
-    format_entry: Mapping[str, Any] = field(default_factory=dict)
-    format_evidence: str = ""
+    reward_model: ResolvedRewardModel
     failure_policy: FailurePolicy = STOP_AT_FIRST
     _scorer: Scorer | None = None  #: The loaded scorer.
 
-    def spec(self) -> Mapping[str, Any]:
-        """Return the model and its engine, as plain values."""
-        return {"prm": asdict(self.prm), "engine": dict(self.engine), **self.format_entry}
+    def options(self) -> ScoreSettings:
+        """Return the model and its engine."""
+        return self.reward_model.settings
 
     def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
         """Score one shard of the files; InputError if there are fewer files than shards."""
@@ -84,18 +111,17 @@ class ScoreStage(Stage):
             shard=shard,
         )
 
-    def run(self, draft: DatasetDraft) -> None:
+    def run(self, draft: DatasetDraft) -> AnyRecord:
         """Score every file of solutions, and remove pairs that other rewards selected."""
         self.run_shard(draft, UNSHARDED)
         draft.drop_pairs()
-        aggregates = ["mean", "min", *([OUTCOME_AGGREGATE] if self.is_outcome_model else [])]
-        rewards = reward_statistics(draft.current_files("solutions"), aggregates)
-        if self.format_evidence:
-            rewards.format_evidence = self.format_evidence
-        draft.manifest.rewards = rewards
-        draft.manifest.cost.prm_calls += rewards.scored
-        draft.manifest.set_failed(self.spec_key, len(self._open_failures(draft)))
+        is_outcome_model = self.reward_model.settings.last_step_only
+        aggregates = ["mean", "min", *([OUTCOME_AGGREGATE] if is_outcome_model else [])]
+        counts = reward_statistics(draft.current_files("solutions"), aggregates)
+        counts.format_evidence = self.reward_model.format_evidence
+        counts.failed = len(self._open_failures(draft))
         self._scorer = None  # frees the memory for the next stage
+        return self.make_record(counts, Cost(tokens=0, prm_calls=counts.scored, seconds=0.0))
 
     def _open_failures(self, draft: DatasetDraft) -> FailureLog:
         """Open the failed solutions of the new dataset."""
@@ -144,7 +170,7 @@ class ScoreStage(Stage):
         self, draft: DatasetDraft, failures: FailureLog, table: pa.Table
     ) -> list[list[float] | None]:
         """Return the step rewards of some solutions, and record the failed ones."""
-        self._scorer = self._scorer or self.make_scorer()
+        self._scorer = self._scorer or self.reward_model.make_scorer()
         rows = table.select(["solution_id", "problem_id", "prompt", "completions"]).to_pylist()
         questions = questions_by_id(draft.current_files("problems"), table["problem_id"])
         items = [
@@ -166,14 +192,9 @@ class ScoreStage(Stage):
         return rewards
 
     @property
-    def is_outcome_model(self) -> bool:
-        """Whether the reward model was trained on last steps only."""
-        return bool(self.format_entry.get("last_step_only"))
-
-    @property
     def _is_remote(self) -> bool:
         """Whether a server computes the rewards."""
-        return SCORERS[self.engine["name"]].is_remote
+        return SCORERS[self.reward_model.engine.name].is_remote
 
 
 def questions_by_id(files: list[Path], problem_ids: pa.ChunkedArray) -> dict[str, str]:
@@ -192,7 +213,7 @@ class _RewardSum(NamedTuple):
 
 def reward_statistics(
     files: list[Path], aggregates: Sequence[str] = ("mean", "min")
-) -> RewardStats:
+) -> RewardCounts:
     """Return statistics of the rewards in files of solutions.
 
     Solutions are unscored if they are longer than the reward model's context.
@@ -220,13 +241,13 @@ def reward_statistics(
             file_aucs += problem_aucs(problem_ids, rewards, is_correct.to_list())
         correct_sums.append(_sum_rewards(graded.filter(is_correct)[main_aggregate]))
         incorrect_sums.append(_sum_rewards(graded.filter(~is_correct)[main_aggregate]))
-    return RewardStats(
+    return RewardCounts(
         scored=scored,
         unscored=unscored,
         mean_correct=_mean_reward(correct_sums),
         mean_incorrect=_mean_reward(incorrect_sums),
         ranking_auc={
-            aggregate: _ranking_stats(mean_rate(all_aucs)) for aggregate, all_aucs in aucs.items()
+            aggregate: mean_rate(all_aucs).round(4) for aggregate, all_aucs in aucs.items()
         },
     )
 
@@ -252,15 +273,6 @@ def _mean_reward(sums: Sequence[_RewardSum]) -> float | None:
     if not count:
         return None
     return round(math.fsum(file_sum.total for file_sum in sums) / count, 4)
-
-
-def _ranking_stats(ranking: Mean) -> RankingStats:
-    """Return the manifest's entry of a ranking AUC."""
-    return RankingStats(
-        value=None if ranking.value is None else round(ranking.value, 4),
-        problems=ranking.n,
-        ci95=ranking.ci95.round_bounds(4) if ranking.ci95 else None,
-    )
 
 
 class ScoreOptions(FailureOptions, StageOptions):
@@ -300,32 +312,63 @@ class ScoreOptions(FailureOptions, StageOptions):
             raise self.field_error("policy", "the policy needs a reference model. Add `reference`.")
 
 
-def make_score_stage(
-    reward_model: ResolvedRewardModel, failure_policy: FailurePolicy = STOP_AT_FIRST
-) -> ScoreStage:
-    """Return the stage of a reward model, whose weights are loaded when they are needed."""
-    return ScoreStage(
-        prm=reward_model.weights.ref,
-        engine=reward_model.engine,
-        make_scorer=reward_model.make_scorer,
-        format_entry=format_entry(reward_model.weights),
-        format_evidence=reward_model.format_evidence,
-        failure_policy=failure_policy,
-    )
-
-
 def _make_stage(options: ScoreOptions) -> ScoreStage:
     """Check the process reward model and the engine of the command."""
     prm = str(options.prm or options.policy)
-    return make_score_stage(resolve_reward_model(prm, options.engine), options.failure_policy)
+    return ScoreStage(resolve_reward_model(prm, options.engine), options.failure_policy)
+
+
+def summarize_rewards(record: StageRecord[Any, RewardCounts], manifest: Manifest) -> list[Row]:
+    """Return the row of the summary about step rewards."""
+    counts = record.counts
+    aggregate, ranking = counts.main_ranking
+    ranking_text = ""
+    if ranking.value is not None:
+        interval = ""
+        if ranking.ci95:
+            interval = f" [{ranking.ci95.low:.3f}, {ranking.ci95.high:.3f}]"
+        ranking_text = (
+            f"; correct over incorrect {ranking.value:.3f}{interval} "
+            f"(AUC by {aggregate} reward within {ranking.n:,} problems)"
+        )
+    unscored_text = f", {counts.unscored:,} too long to score" if counts.unscored else ""
+    return [("step rewards", f"{counts.scored:,} solutions{unscored_text}{ranking_text}")]
+
+
+def warn_of_rewards(record: StageRecord[Any, RewardCounts]) -> list[str]:
+    """Return a sentence if the rewards may tell nothing."""
+    _, ranking = record.counts.main_ranking
+    if ranking.ci95 and ranking.ci95.low <= 0.5:
+        return ["rewards may rank correct over incorrect solutions no better than chance"]
+    return []
+
+
+def plot_rewards(
+    record: StageRecord[Any, RewardCounts], root: Path, manifest: Manifest
+) -> dict[str, Distribution]:
+    """Return the distributions of step rewards that are probabilities."""
+    if not manifest.rewards_are_probabilities:
+        return {}
+    solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
+    is_correct = pl.col("outcome") == "correct"
+    rewards = pl.col("step_rewards")
+    plots = {}
+    for name, mask in (("correct", is_correct), ("other", ~is_correct)):
+        step_rewards = solutions.filter(mask).select(rewards).explode("step_rewards")
+        plots[f"Step rewards in {name} solutions"] = count_tenths(step_rewards, rewards)
+    return plots
 
 
 STAGES.register(
     StageEntry(
-        name="score",
+        name=SCORE_STAGE,
+        record=ScoreRecord,
+        failed_items="solutions without rewards",
+        summarize=summarize_rewards,
+        warn=warn_of_rewards,
+        plot=plot_rewards,
         options_class=ScoreOptions,
         make_stage=_make_stage,
-        writes=("step_rewards",),
         card_row="| step rewards | {{ prm | model }}, "
         "engine {{ engine.name }}, dtype {{ engine.dtype }}{% if prm_format is defined %}; "
         "PRM format {{ prm_format.name | code }}, in which a reward is a "

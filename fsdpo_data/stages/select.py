@@ -7,30 +7,38 @@ same options give the same bytes. :mod:`fsdpo_data.selection` holds the index of
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
 from fsdpo_data.core.command_line import given_values
 from fsdpo_data.core.entities import Outcome
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import digest
+from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.sampling import Seed
-from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import RowStats, SelectionStats, SplitStats
+from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageRecord, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
-from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
+from fsdpo_data.dataset.stage_records import (
+    GRADE_STAGE,
+    PROBLEMS_STAGE,
+    SAMPLE_STAGE,
+    GradeRecord,
+    ProblemsRecord,
+    SampleRecord,
+)
+from fsdpo_data.dataset.stage_registry import STAGES, Row, StageEntry
+from fsdpo_data.dataset.summary import format_mean
 from fsdpo_data.dataset.validate import explain_damage
 from fsdpo_data.selection.expressions import parse_condition
-from fsdpo_data.selection.funnel import Funnel
+from fsdpo_data.selection.funnel import Funnel, RowStats, SelectionSize
 from fsdpo_data.selection.number_range import NumberRange, parse_range
 from fsdpo_data.selection.random_order import REST, assign_splits
 from fsdpo_data.selection.row_index import (
@@ -41,9 +49,16 @@ from fsdpo_data.selection.row_index import (
 )
 from fsdpo_data.selection.tally import tally_index
 from fsdpo_data.selection.write_rows import write_problems, write_solutions
-from fsdpo_data.stages.decontaminate import find_overlaps, read_sealed_problems
+from fsdpo_data.stages.decontaminate import (
+    BenchmarkRef,
+    OverlapRecord,
+    find_overlaps,
+    read_sealed_problems,
+)
+from fsdpo_data.stages.import_labels import IMPORT_STAGE, ImportRecord
 from fsdpo_data.stages.label_columns import count_labels, label_stats
-from fsdpo_data.stages.score import reward_statistics
+from fsdpo_data.stages.label_records import LabelRecord, RolloutCounts
+from fsdpo_data.stages.score import RewardRecord, reward_statistics
 from fsdpo_data.steps.rewards import AGGREGATES
 
 _PROBLEMS_PANEL = "Problems"
@@ -205,6 +220,21 @@ class SelectOptions(StageOptions):
         return fractions
 
 
+class SelectionCounts(StageCounts):
+    """The rows of a selection from a dataset."""
+
+    available: RowStats  #: The rows of the parent dataset.
+    selected: RowStats  #: The selected rows; with splits, of all splits together.
+    filters: dict[str, SelectionSize]  #: The dropped rows of each filter, in order.
+    #: Problems without a graded solution, which have no pass rate; None without that filter.
+    without_pass_rate: int | None = None
+    splits: dict[str, SelectionSize] | None = None  #: Size of each split; None without splits.
+
+
+#: The entry of a selection.
+SelectRecord: TypeAlias = StageRecord[dict[str, Any], SelectionCounts]
+
+
 @dataclass(frozen=True)
 class Selection:
     """The chosen rows of a dataset, and the statistics of the choice."""
@@ -212,8 +242,8 @@ class Selection:
     source: SourceDataset  #: The dataset.
     problems: pl.DataFrame  #: The chosen problems, with the column ``split``.
     solutions: pl.DataFrame  #: The chosen solutions, with the column ``split``.
-    stats: SelectionStats  #: The section of the manifest.
-    spec: Mapping[str, Any]  #: The options that determine the rows.
+    counts: SelectionCounts  #: The rows before and after the choice.
+    options: dict[str, Any]  #: The options that determine the rows, and the seed.
 
 
 def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Selection:
@@ -227,7 +257,7 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
     manifest = read_manifest(root)
     _check_content(options, manifest)
     with explain_damage(root):
-        aggregate = options.aggregate or manifest.spec.pair_aggregate
+        aggregate = options.aggregate or manifest.pair_aggregate
         request = IndexRequest(
             aggregate=aggregate if options.reward is not None else "",
             condition=_condition(options, "filter"),
@@ -256,14 +286,14 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
     solutions = funnel.solutions.join(
         problems.select("problem", "split"), on="problem", how="left", maintain_order="left"
     )
-    stats = SelectionStats(
+    counts = SelectionCounts(
         available=available,
         selected=funnel.rows(),
-        filters=funnel.counts,
+        filters=funnel.dropped,
         without_pass_rate=without_pass_rate,
         splits=_split_stats(options, problems, solutions),
     )
-    return Selection(source, problems, solutions, stats, _spec(options, against))
+    return Selection(source, problems, solutions, counts, _row_options(options, against))
 
 
 def _condition(options: SelectOptions, name: str) -> Any:
@@ -273,7 +303,7 @@ def _condition(options: SelectOptions, name: str) -> Any:
 
 def _check_content(options: SelectOptions, manifest: Manifest) -> None:
     """Refuse options whose values no row of the dataset has."""
-    if options.reward is not None and manifest.rewards is None:
+    if options.reward is not None and not manifest.is_written("step_rewards"):
         raise options.field_error(
             "reward", f"{options.data} has no step rewards. Run `fsdpo-data score` first."
         )
@@ -285,8 +315,8 @@ def _check_content(options: SelectOptions, manifest: Manifest) -> None:
         )
 
 
-def _filter_problems(options: SelectOptions, funnel: Funnel) -> list[dict[str, str]]:
-    """Apply the filters of problems; return the names and revisions of the benchmarks."""
+def _filter_problems(options: SelectOptions, funnel: Funnel) -> list[BenchmarkRef]:
+    """Apply the filters of problems; return the benchmarks."""
     pass_rate = options.range_of("pass_rate")
     if pass_rate is not None:
         funnel.keep_problems("pass_rate", pass_rate.contains("pass_rate"))
@@ -314,7 +344,7 @@ def _filter_problems(options: SelectOptions, funnel: Funnel) -> list[dict[str, s
     report = find_overlaps(read_sealed_problems(Path(options.data)), options.against)
     clean_ids = pl.Series([problem.id for problem in report.clean_problems], dtype=pl.String)
     funnel.keep_problems("against", pl.col("problem_id").is_in(clean_ids.implode()))
-    return [{"name": item.name, "revision": item.revision} for item in report.benchmarks]
+    return report.settings.benchmarks
 
 
 def _check_names(options: SelectOptions, name: str, values: pl.Series) -> None:
@@ -356,15 +386,15 @@ def _check_not_empty(funnel: Funnel) -> None:
     """Raise an InputError with the counts of all filters if no solution is left."""
     if funnel.solutions.is_empty():
         lines = [
-            f"  {count.name} dropped {count.problems:,} problems and {count.solutions:,} solutions"
-            for count in funnel.counts
+            f"  {name} dropped {size.problems:,} problems and {size.solutions:,} solutions"
+            for name, size in funnel.dropped.items()
         ]
         raise InputError("no solution is left. Loosen one of the filters:\n" + "\n".join(lines))
 
 
 def _split_stats(
     options: SelectOptions, problems: pl.DataFrame, solutions: pl.DataFrame
-) -> dict[str, SplitStats] | None:
+) -> dict[str, SelectionSize] | None:
     """Return the size of each split; None without splits.
 
     Raises:
@@ -383,38 +413,38 @@ def _split_stats(
                 "are left. Choose another fraction or another `seed`.",
             )
         n_solutions = solutions.filter(pl.col("split") == name).height
-        stats[name] = SplitStats(problems=n_problems, solutions=n_solutions)
+        stats[name] = SelectionSize(problems=n_problems, solutions=n_solutions)
     return stats
 
 
-def _spec(options: SelectOptions, against: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """Return the options that determine the rows."""
+def _row_options(options: SelectOptions, against: Sequence[BenchmarkRef]) -> dict[str, Any]:
+    """Return the given options that determine the rows, and the seed."""
     values = given_values(options)
-    for name in ("data", "out", "dry_run", "resume"):
+    for name in ("data", "out", "dry_run", "resume", "part"):
         values.pop(name, None)
     if against:
-        values["against"] = list(against)
+        values["against"] = [benchmark.to_dict() for benchmark in against]
     if options.per_problem is not None:
         values["stratify"] = options.stratify
-    for name in ("seed", "part"):  # both have their own key
-        values.pop(name, None)
-    return {"options": values, "seed": options.seed}
+    return to_json_values({**values, "seed": options.seed})
 
 
 @dataclass(frozen=True)
 class SelectStage(Stage):
     """Writes the selected problems and solutions, or only one split."""
 
-    spec_key = "select"
+    name = "select"
+    writes = ("rows",)
 
     selection: Selection  #: The chosen rows.
     split: str = ""  #: The split that is written; empty without splits.
 
-    def spec(self) -> Mapping[str, Any]:
-        """Return the options of the selection."""
-        return {**self.selection.spec, **({"part": self.split} if self.split else {})}
+    def options(self) -> dict[str, Any]:
+        """Return the options of the selection; ``part`` is the split that the dataset has."""
+        part = {"part": self.split} if self.split else {}
+        return {"options": self.selection.options, **part}
 
-    def run(self, draft: DatasetDraft) -> None:
+    def run(self, draft: DatasetDraft) -> AnyRecord:
         """Write the rows, and describe them in the manifest."""
         selection = self.selection
         problems = selection.problems
@@ -432,7 +462,7 @@ class SelectStage(Stage):
         draft.paths = [file.path for file in files]
         draft.text_digests = {file.path: file.text_sha256 for file in files}
         update_manifest(draft.manifest, draft.current_files("solutions"), problems, solutions)
-        draft.manifest.selection = selection.stats
+        return self.make_record(selection.counts)
 
 
 def update_manifest(
@@ -448,47 +478,62 @@ def update_manifest(
         problems: The index of the new problems.
         solutions: The index of the new solutions.
     """
-    tally = tally_index(solutions)
-    speed = manifest.statistics.tokens_per_second
     manifest.rows.problems = problems.height
     manifest.rows.solutions = solutions.height
-    counts = tally.manifest_counts()
-    manifest.outcomes = counts["outcomes"]
-    manifest.labels = counts["labels"]
-    manifest.grader_rules = {}  # the rows do not have the rule that decided their outcome
-    manifest.statistics = tally.statistics()
-    manifest.statistics.tokens_per_second = speed
-    manifest.thinking = tally.thinking_stats()
+    tally = tally_index(solutions)
+    manifest.outcomes = dict(sorted(tally.outcomes.items()))
+    manifest.labels = tally.label_counts()
+    # The rows do not have the rule that decided their outcome, nor the time of their sampling.
+    manifest.grader_rules = {}
+    manifest.statistics = tally.statistics().model_copy(
+        update={"tokens_per_second": manifest.statistics.tokens_per_second}
+    )
+    manifest.thinking = tally.thinking_counts()
     ids = problems["problem_id"].to_list()
-    manifest.spec.problems = {"count": len(ids), "digest": digest(ids)}
-    manifest.spec.sampling.n = int(solutions.group_by("problem").len()["len"].max())  # type: ignore[arg-type]
-    if manifest.rewards is not None:
-        evidence = manifest.rewards.format_evidence
-        manifest.rewards = reward_statistics(list(files))
-        if evidence is not None:
-            manifest.rewards.format_evidence = evidence
-    if manifest.rollouts is not None:
-        is_searched = manifest.spec.labels_are_searched
-        for name, value in label_stats(list(files), is_searched=is_searched).items():
-            setattr(manifest.rollouts, name, value)
-        if is_searched:
-            manifest.labels = count_labels(list(files))
-    if manifest.answer_judge is not None:
+    record = manifest.get(PROBLEMS_STAGE, ProblemsRecord)
+    record.options.digest = digest(ids)
+    manifest.put(record)
+    sampled = manifest.get(SAMPLE_STAGE, SampleRecord)
+    n = int(solutions.group_by("problem").len()["len"].max())  # type: ignore[arg-type]
+    sampled.options.sampling = sampled.options.sampling.replace(n=n)
+    manifest.put(sampled)
+    _update_stage_counts(manifest, list(files), solutions)
+    overlaps = manifest.find("decontaminate", OverlapRecord)
+    if overlaps is not None and overlaps.counts.contaminated:
+        # The overlaps of single problems are unknown here.
+        manifest.remove("decontaminate")
+    elif overlaps is not None:
+        overlaps.counts.problems = problems.height
+        manifest.put(overlaps)
+
+
+def _update_stage_counts(manifest: Manifest, files: list[Path], solutions: pl.DataFrame) -> None:
+    """Count the results of earlier stages again, in the rows that are left."""
+    scored = manifest.find_writer("step_rewards", RewardRecord)
+    if scored is not None:
+        evidence = scored.counts.format_evidence
+        scored.counts = reward_statistics(files, list(scored.counts.ranking_auc))
+        scored.counts.format_evidence = evidence
+        manifest.put(scored)
+    labelled = manifest.find("label", LabelRecord)
+    if labelled is not None and isinstance(labelled.counts, RolloutCounts):
+        is_searched = manifest.labels_are_searched
+        labelled.counts.labels = label_stats(files, is_searched=is_searched)
+        manifest.put(labelled)
+    if manifest.labels_are_searched:
+        manifest.labels = count_labels(files)
+    graded = manifest.get(GRADE_STAGE, GradeRecord)
+    if graded.counts.answer_judge is not None:
         grader_tally = tally_index(solutions.filter(~pl.col("is_judged")))
-        accuracy = grader_tally.outcome_statistics()["accuracy"]
-        manifest.answer_judge.accuracy_without_judge = accuracy
-    if manifest.step_labels is not None:
-        right, wrong = count_step_labels(list(files))
-        manifest.step_labels.steps = right + wrong
-        manifest.step_labels.right = right
-        manifest.step_labels.wrong = wrong
-    if manifest.contamination is not None:
-        if manifest.contamination.contaminated:
-            # The overlaps of single problems are unknown here.
-            manifest.contamination = None
-            manifest.spec.decontaminate = None
-        else:
-            manifest.contamination.problems = problems.height
+        accuracy = grader_tally.statistics().accuracy
+        graded.counts.answer_judge.accuracy_without_judge = accuracy
+        manifest.put(graded)
+    imported = manifest.find(IMPORT_STAGE, ImportRecord)
+    if imported is not None:
+        right, wrong = count_step_labels(files)
+        imported.counts.right = right
+        imported.counts.wrong = wrong
+        manifest.put(imported)
 
 
 def count_step_labels(files: list[Path]) -> tuple[int, int]:
@@ -521,20 +566,20 @@ def make_select_stage(options: SelectOptions) -> SelectStage:
 
 def describe_plan(options: SelectOptions, progress: Progress) -> str:
     """Return the statistics of a selection, without writing the rows."""
-    return format_selection(choose_rows(options, progress).stats)
+    return format_selection(choose_rows(options, progress).counts)
 
 
 def describe_selection(manifest: Manifest) -> str:
     """Return the statistics of a selection from its manifest."""
-    return format_selection(manifest.selection) if manifest.selection else ""
+    return format_selection(manifest.get("select", SelectRecord).counts)
 
 
-def format_selection(stats: SelectionStats) -> str:
+def format_selection(stats: SelectionCounts) -> str:
     """Return the dropped rows of each filter, and the statistics before and after, as lines."""
     lines = [
-        f"{count.name.replace('_', ' ')}: dropped {count.problems:,} problems, "
-        f"{count.solutions:,} solutions"
-        for count in stats.filters
+        f"{name.replace('_', ' ')}: dropped {size.problems:,} problems, "
+        f"{size.solutions:,} solutions"
+        for name, size in stats.filters.items()
     ]
     if stats.without_pass_rate:
         lines.append(
@@ -568,6 +613,16 @@ def _format_mean(mean: float | None) -> str:
     return "unknown" if mean is None else f"{mean:,.1f}"
 
 
+def _summarize(record: SelectRecord, manifest: Manifest) -> list[Row]:
+    """Return the row of the summary."""
+    available = record.counts.available
+    text = (
+        f"of {available.problems:,} problems and {available.solutions:,} solutions with an "
+        f"accuracy of {format_mean(available.accuracy)}"
+    )
+    return [("selection", text)]
+
+
 STAGES.register(
     StageEntry(
         name="select",
@@ -575,9 +630,11 @@ STAGES.register(
         make_stage=make_select_stage,
         make_stages=make_select_stages,
         describe_plan=describe_plan,
-        writes=("rows",),
+        record=SelectRecord,
+        summarize=_summarize,
         card_row="| selection | {% for name, value in options.items() %}"
-        "{{ name | replace('_', ' ') }} {{ value | string | code }}, {% endfor %}seed {{ seed }}"
+        "{{ name | replace('_', ' ') }} {{ value | string | code }}"
+        "{{ ', ' if not loop.last }}{% endfor %}"
         "{% if part is defined %}; split {{ part | code }}{% endif %} |",
         describe_result=describe_selection,
     )

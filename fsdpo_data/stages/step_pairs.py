@@ -10,11 +10,10 @@ usual columns. The loss ``step-dpo`` trains on the first step that differs, and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Pair
@@ -22,13 +21,23 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.manifest_sections import PairStats
+from fsdpo_data.dataset.manifest import AnyRecord, Manifest
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
+from fsdpo_data.dataset.stage_records import (
+    GRADE_STAGE,
+    PAIR_STAGE,
+    SAMPLE_STAGE,
+    GradeRecord,
+    SampleRecord,
+)
 from fsdpo_data.models.thinking import split_solution
-from fsdpo_data.pairs.best_worst import PairSpec
-from fsdpo_data.pairs.first_error import FirstError, StepPairSpec, find_first_errors
+from fsdpo_data.pairs.first_error import (
+    FirstError,
+    StepPairSettings,
+    StepPairSpec,
+    find_first_errors,
+)
 from fsdpo_data.pairs.statistics import step_pair_statistics
 from fsdpo_data.stages.continuations import (
     ContinuationGrader,
@@ -47,20 +56,8 @@ FOLDER = "resampled"  #: Folder of the continuations inside the new dataset's di
 class BasePairStage(Stage):
     """Base of the stages that add the ``pairs`` config to a dataset with step rewards."""
 
-    spec_key = "pair"
-
-    pair_spec: PairSpec | StepPairSpec  #: The rule that selects the pairs.
-    #: Continues the prefixes before first errors; None for pairs of complete solutions.
-    continuation_sampler: ContinuationSampler | None = None
-
-    def spec(self) -> Mapping[str, Any]:
-        """Return everything that decides the pairs, as plain values."""
-        pair_spec = self.pair_spec.model_dump()
-        if not pair_spec["allow_unclosed"]:
-            del pair_spec["allow_unclosed"]
-        if self.continuation_sampler is None:
-            return pair_spec
-        return {"style": "step-dpo", **pair_spec, **self.continuation_sampler.spec()}
+    name = PAIR_STAGE
+    writes = ("pairs",)
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards."""
@@ -82,21 +79,29 @@ class StepPairStage(BasePairStage):
     continuation_sampler: ContinuationSampler  #: Continues the prefixes before first errors.
     workers: int | None = None  #: Processes that grade; None for one per available core.
 
+    def options(self) -> StepPairSettings:
+        """Return everything that determines the pairs."""
+        return StepPairSettings(
+            style="step-dpo",
+            pairs=self.pair_spec,
+            continuations=self.continuation_sampler.settings,
+        )
+
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse an unknown grader, and a dataset without rewards or without errors."""
-        get_grader(manifest.spec.grader)
+        get_grader(manifest.get(GRADE_STAGE, GradeRecord).options.grader)
         super().check(source, manifest)
         files = manifest.config_paths(source, "solutions")
-        if manifest.spec.has_outcome_rewards:
+        if manifest.has_outcome_rewards:
             raise InputError(
                 f"the rewards of {source} come from an outcome reward model, which was trained on "
                 "last steps only, so they find no first error. Score with a process reward model, "
                 "or pair complete solutions (`style=full`)."
             )
-        if not manifest.spec.rewards_are_probabilities:
+        if not manifest.rewards_are_probabilities:
             raise InputError(
                 f"the rewards of {source} are not probabilities, which `threshold` needs. Each is "
-                f"a {manifest.spec.reward_meaning}. Score with another reward model, or pair "
+                f"a {manifest.reward_meaning}. Score with another reward model, or pair "
                 "complete solutions (`style=full`)."
             )
         counts = Counter[str]()
@@ -110,23 +115,27 @@ class StepPairStage(BasePairStage):
                 "more solutions."
             )
 
-    def run(self, draft: DatasetDraft) -> None:
+    def run(self, draft: DatasetDraft) -> AnyRecord:
         """Sample the missing continuations, then write one file of pairs per file of solutions."""
         files = draft.current_files("solutions")
-        segmenter = segmenter_name(draft.manifest.spec.segmenter)
+        sampled = draft.manifest.get(SAMPLE_STAGE, SampleRecord)
+        segmenter = segmenter_name(sampled.options.segmenter)
         sampler = self.continuation_sampler
         list_prefixes = partial(self._prefixes_to_continue, files)
         with sampler.sample_continuations(draft, FOLDER, list_prefixes) as run:
             with sampler.open_grader(draft, run, self.workers) as grade_continuations:
                 draft.add_pairs(partial(self._pair_table, grade_continuations, segmenter))
-            cost = sampler.record_cost(run, draft.manifest)
-        counts = step_pair_statistics(draft.current_files("pairs"), files, self.pair_spec)
-        if not counts["pairs"]:
+            n_prefixes = len(run.line_spans)
+            cost = sampler.measure_cost(run)
+        pair_files = draft.current_files("pairs")
+        counts = step_pair_statistics(pair_files, files, self.pair_spec, n_prefixes)
+        if not counts.pairs:
             raise InputError(
-                f"{draft.parent_root}: none of {cost.continuations} continuations of "
-                f"{cost.prefixes} prefixes is correct. Sample more with `continuations`."
+                f"{draft.parent_root}: none of {n_prefixes * sampler.sampling.n} continuations of "
+                f"{n_prefixes} prefixes is correct. Sample more with `continuations`."
             )
-        draft.set_pair_stats(PairStats.model_validate({**counts, "resampled": cost}))
+        draft.manifest.rows.pairs = counts.pairs
+        return self.make_record(counts, cost)
 
     def _prefixes_to_continue(self, files: Sequence[Path]) -> Iterator[Prefix]:
         """Yield the prefix before each first error."""

@@ -19,16 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+from pydantic import Field
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import torch
+from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.registry import Registry
+from fsdpo_data.steps.rewards import DEFAULT_GAMMA
+from fsdpo_train.losses.loss_options import check_loss_options
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from fsdpo_train.config import PreferenceSpec
 
 
 class SolutionBatch(NamedTuple):
@@ -123,6 +126,30 @@ class PreferenceLoss:
 
 #: The preference losses by name. A module that ``--plugin`` names registers further losses.
 PREFERENCE_LOSSES = Registry("preference loss", PreferenceLoss, "fsdpo.losses")
+
+
+class PreferenceSpec(Options):
+    """The preference loss with its parameters β and γ."""
+
+    loss: Annotated[str, Option(choices=PREFERENCE_LOSSES)] = "full-step"
+    """Name of the loss."""
+    beta: Annotated[float, Field(gt=0)] = 0.05
+    """Strength β of the pull towards the reference policy."""
+    gamma: Annotated[float, Field(ge=0, allow_inf_nan=True)] = DEFAULT_GAMMA
+    """Inverse temperature γ of the step weights. 0 gives all steps equal weights. Larger values
+    shift weight to the best steps of chosen solutions and the worst steps of rejected solutions.
+    ``inf`` keeps only the best or worst step.
+    """
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
+        check_loss_options(self, self.preference_loss.name, PREFERENCE_LOSSES)
+
+    @property
+    def preference_loss(self) -> PreferenceLoss:
+        """The registered loss."""
+        return PREFERENCE_LOSSES.find(self.loss, field="loss")
 
 
 def step_weights(reward_SK: Tensor, mask_SK: Tensor, gamma: float, sign: int) -> Tensor:

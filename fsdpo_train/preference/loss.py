@@ -10,8 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from fsdpo_train.config import PreferenceSpec
-from fsdpo_train.losses.preference_losses import PairLogprobs, SolutionBatch, step_weights
+from fsdpo_train.losses.preference_losses import (
+    PairLogprobs,
+    PreferenceSpec,
+    SolutionBatch,
+    step_weights,
+)
 
 
 def preference_loss(

@@ -113,11 +113,10 @@ def _check_label_kind(name: str, source: RowSource, config: PrmConfig) -> bool:
     Raises:
         InputError: if the options ask for labels that the dataset does not have.
     """
-    spec = source.spec or {}
-    is_searched = "search" in spec.get("label", {})
+    is_searched = source.manifest is not None and source.manifest.labels_are_searched
     if is_searched and config.labels == "rollouts":
         raise InputError(
-            f"{name} was labelled with `search={spec['label']['search']}`, which continues "
+            f"{name} was labelled with `search=first-error`, which continues "
             "only some of the steps, so there is no fraction of correct continuations for each "
             "step. Use `labels=first-error`, or label the steps again without `search`.",
             field="labels",

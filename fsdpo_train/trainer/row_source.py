@@ -19,6 +19,7 @@ from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.exchange.formats import matching_formats, step_label_formats
 from fsdpo_data.hub.client import is_path
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
+from fsdpo_data.stages.score import ScoreRecord
 from fsdpo_train.trainer.row_formats import RowFormat
 
 #: Maximum number of rows in which the columns of a file are searched.
@@ -41,11 +42,6 @@ class RowSource:
     #: Origin of the rows for the model card: the ``dataset``, and the ``prm`` that scored it.
     provenance: Mapping[str, str] = field(default_factory=dict)
     manifest: Manifest | None = None  #: Manifest of a sealed dataset; None for others.
-
-    @property
-    def spec(self) -> Mapping[str, Any] | None:
-        """The spec of a sealed dataset, as JSON values; None for other sources."""
-        return self.manifest.spec.to_dict() if self.manifest else None
 
     def count_rows(self) -> int:
         """Return the number of rows; a file is read again."""
@@ -233,8 +229,9 @@ def _open_sealed(root: Path, row_format: RowFormat, *, allow_benchmark: bool) ->
     # Only these files are read, so a copy of the dataset without the other files is enough.
     check_files(root, manifest.config_files(config))
     provenance = {"dataset": manifest.digest}
-    if manifest.spec.score:
-        prm = manifest.spec.score.prm
+    score = manifest.find("score", ScoreRecord)
+    if score is not None:
+        prm = score.options.prm
         provenance["prm"] = f"{prm.name}@{prm.revision}"
     shards = manifest.config_paths(root, config)
     columns = [*row_format.columns, *row_format.optional_columns]

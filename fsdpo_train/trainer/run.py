@@ -19,6 +19,7 @@ import fsdpo_data
 from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.plugins import load_environment_plugins, loaded_plugins
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.dataset.stage_registry import card_rows
 from fsdpo_data.models.checkpoints import hide_bars
 from fsdpo_data.models.prompts import TEMPLATES
@@ -124,7 +125,10 @@ def _write_template(config: TrainConfig, data: TrainingData) -> None:
 
     The prompts of files show their template. It is unknown if the sources have several.
     """
-    names: set[str | None] = {manifest.spec.template.name for manifest in data.manifests}
+    names: set[str | None] = {
+        manifest.get(SAMPLE_STAGE, SampleRecord).options.template.name
+        for manifest in data.manifests
+    }
     files = [source for source in data.sources if source.manifest is None]
     if files:
         names.add(recognise_template(_first_prompts(files), str(config.out)))

@@ -1,14 +1,15 @@
 """The model that a training starts from, if the user names none: the policy of the dataset."""
 
 import logging
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fsdpo_cards.pinned_names import pinned_name
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import UNKNOWN
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.row_source import TrainingData
@@ -29,7 +30,7 @@ def with_start_model(config: ConfigT, data: TrainingData) -> ConfigT:
         return config
     policy: ModelRef | None = None
     for location, source in zip(config.data, data.sources, strict=True):
-        source_policy = policy_of_dataset(source.spec) if source.spec else None
+        source_policy = policy_of_dataset(source.manifest) if source.manifest else None
         if source_policy is None:
             raise _missing_model_error(f"{location} does not name the model of its solutions.")
         if policy not in (None, source_policy):
@@ -55,13 +56,9 @@ def with_start_model(config: ConfigT, data: TrainingData) -> ConfigT:
     return config.replace(model=name)
 
 
-def policy_of_dataset(spec: Mapping[str, Any]) -> ModelRef | None:
-    """Return the policy that wrote the solutions of a dataset; None if the spec has only a title.
-
-    Args:
-        spec: The options in the manifest of the dataset, as JSON values.
-    """
-    model = ModelRef(**spec["model"])
+def policy_of_dataset(manifest: Manifest) -> ModelRef | None:
+    """Return the policy that wrote the solutions of a dataset; None if it has only a title."""
+    model = manifest.get(SAMPLE_STAGE, SampleRecord).options.model
     return None if model.revision == UNKNOWN else model
 
 

@@ -21,6 +21,7 @@ from fsdpo_data.core.errors import RunMismatchError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.answer_judge import AnswerJudge
 from fsdpo_data.engines.answer_judge_formats import get_answer_judge_format
@@ -177,7 +178,7 @@ def test_a_judge_decides_the_undecided_answers_of_all_parts(
             assert old == undecided or new == old
         assert outcomes(judge_run / "build", part) == outcomes(plain, part)
     assert judge.loads == 1 and not judge.is_open, "the judge is loaded once for all parts"
-    stats = read_manifest(judge_run / "samples").answer_judge
+    stats = read_manifest(judge_run / "samples").get("grade", GradeRecord).counts.answer_judge
     assert stats is not None
     assert (stats.answers, stats.correct, stats.incorrect, stats.unreadable) == (9, 3, 3, 3)
     assert stats.replies == 9 and stats.tokens == 63
@@ -222,7 +223,7 @@ def test_the_judge_decides_on_problems_that_failed_before(tmp_path: Path, task: 
     complete = run(tmp_path / "whole", task, FakeJudge())
     assert [outcomes(out, part) for part in PARTS] == [outcomes(complete, part) for part in PARTS]
     for part in PARTS:
-        assert read_manifest(out / part).failed is None
+        assert read_manifest(out / part).failed == {}
         validate(out / part)
 
 
@@ -250,5 +251,5 @@ def test_a_served_judge_on_the_command_line(tmp_path: Path) -> None:
     ]
     config = json.loads((out / "config.json").read_text())
     assert config["answer_judge"]["model"] == {"name": "tiny", "revision": "served"}
-    assert config["answer_judge"]["format"]["name"] == "chat"
+    assert config["answer_judge"]["format"] == "chat"
     assert url not in json.dumps(config)

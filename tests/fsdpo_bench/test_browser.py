@@ -270,7 +270,7 @@ def test_printing_shows_the_full_list(browser: Browser, page: Path) -> None:
 def comparison_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("two")
     a = write_run(folder / "a", TASKS)
-    other_model = {"name": "other", "revision": "b" * 40}
+    other_model = ModelRef("other", "b" * 40)
     b = write_run(folder / "b", TASKS, chance=0.8, seed=3, model=other_model)
     line = ["diff", str(a), str(b), "--html", str(folder / "page.html"), "--show", "0"]
     assert CliRunner().invoke(app, line).exit_code == 0

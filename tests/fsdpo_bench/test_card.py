@@ -71,7 +71,7 @@ def test_the_card_names_every_limitation(results: dict[str, Any]) -> None:
 
 def test_an_undefined_field_is_an_error(results: dict[str, Any]) -> None:
     run_results = results
-    del run_results["run"]["grader"]
+    del run_results["run"]["grade"]["grader"]
     with pytest.raises(UndefinedError, match="grader"):
         benchmark_card(run_results)
 
@@ -86,5 +86,5 @@ def test_the_card_prints_a_command_from_the_settings(results: dict[str, Any]) ->
     assert " --decoder greedy,sc,bon,sbs --k 4 --temperature " in lines
     words = shlex.split(lines.partition("fsdpo-bench run")[2].partition("```")[0])
     typer.main.get_command(app).commands["run"].make_context("run", words)  # type: ignore[attr-defined]
-    run_results["run"]["sampling"]["seed"] = "unknown"
+    run_results["run"]["sample"]["sampling"]["seed"] = "unknown"
     assert "```bash" not in benchmark_card(run_results)

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.statistics import mcnemar, mean_difference
+from fsdpo_data.models.prompts import TemplateRef
 from fsdpo_data.problems.benchmark_places import BenchmarkPlace
 
 TASKS = {"gsm8k": 40, "gsm_ic2": 35}
@@ -128,7 +129,7 @@ def test_other_problem_sets_are_refused_unless_common_is_given(tmp_path: Path) -
 
 
 def test_other_differences_are_listed_in_notes(tmp_path: Path) -> None:
-    template = {"name": "problem@1", "digest": "beeffeed"}
+    template = TemplateRef(name="problem@1", digest="beeffeed")
     a = dataset(tmp_path / "a", {0: "c"})
     b = dataset(tmp_path / "b", {0: "c"}, grader="math@0", template=template)
     assert compare(a, b).notes == [

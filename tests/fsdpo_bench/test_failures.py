@@ -96,7 +96,7 @@ def test_refused_solutions_have_no_rewards_and_are_retried(tmp_path: Path) -> No
     clean = fussy_run(tmp_path / "clean")
     FussyJudge.refused = (QUESTIONS[1], QUESTIONS[5])
     out = fussy_run(tmp_path / "run")
-    assert read_manifest(out / "greedy").failed is None
+    assert read_manifest(out / "greedy").failed == {}
     n_failed = read_manifest(out / "samples").failed or {}
     rows = [row for rows in solutions(out, "samples").values() for row in rows]
     assert n_failed == {"score": sum(row["step_rewards"] is None for row in rows)} != {"score": 0}

@@ -37,14 +37,14 @@ from fsdpo_bench.prm.first_error import (
     score_examples,
 )
 from fsdpo_bench.prm.measure import PrmMeasurements, PrmOptions, measure_prm
-from helpers import build_spec, seal_json
+from helpers import build_job, reward_model, seal_json
 from paired_data import paired_dataset
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.identity import ModelRef, SourceRef, file_sha256
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.dataset.stage import derive_dataset
+from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer, critique_prompt
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PublishedPrm
@@ -56,7 +56,7 @@ from fsdpo_data.problems.embedded import CHECKPOINT
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import first_wrong_step, write_solution
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.stages.sample import BuildJob, build
+from fsdpo_data.stages.sample import build
 from fsdpo_data.stages.score import ScoreStage
 from fsdpo_data.steps.rewards import AGGREGATES
 
@@ -244,16 +244,14 @@ def test_reports_of_perfect_and_inverted_scorers(tmp_path: Path) -> None:
             table["".join(steps)] = [0.9 if i < end else 0.1 for i in range(len(steps))]
     source = ProblemSet(problems, [SourceRef("embedded", "1", "test")])
     progress = LineProgress()
-    job = BuildJob(build_spec(), source, lambda: FixedSampler(texts))
+    job = build_job(source, lambda: FixedSampler(texts))
     build(job, tmp_path / "run", progress=progress)
     for name, rewards in (
         ("truth", table),
         ("inverted", {text: [1 - reward for reward in values] for text, values in table.items()}),
     ):
         scorer = TableScorer(rewards)
-        stage = ScoreStage(
-            scorer.model, {"name": "table", "dtype": "auto"}, lambda scorer=scorer: scorer
-        )
+        stage = ScoreStage(reward_model(scorer.model, lambda scorer=scorer: scorer))
         derive_dataset(tmp_path / "run", tmp_path / name, [stage], progress=progress)
     report = dataset_report(load_scored(tmp_path / "truth"))
     assert report["steps"]["auc"] == 1 and report["steps"]["margin"] == pytest.approx(0.8)
@@ -305,7 +303,7 @@ def test_imported_step_labels_measure_the_separation_of_steps(
     [solution, *_] = load_measurable(tmp_path / "imported")
     assert solution.first_wrong_step == 2 and solution.is_correct is None
     scorer = TableScorer({"".join(solution.steps): [0.9, 0.8, 0.1]})
-    stage = ScoreStage(scorer.model, {"name": "table", "dtype": "auto"}, lambda: scorer)
+    stage = ScoreStage(reward_model(scorer.model, lambda: scorer))
     derive_dataset(tmp_path / "imported", tmp_path / "scored", [stage], progress=LineProgress())
     report = measure_prm(PrmOptions(data=tmp_path / "scored"), LineProgress()).dataset
     assert report is not None and report["solutions"] == 4
@@ -536,7 +534,7 @@ def test_the_likelihood_of_a_policy_is_measured_like_a_reward_model(tmp_path: Pa
     }
     source = ProblemSet(problems, [SourceRef("embedded", "1", "test")])
     run = tmp_path / "run"
-    job = BuildJob(build_spec(), source, lambda: FixedSampler(texts))
+    job = build_job(source, lambda: FixedSampler(texts))
     build(job, run, progress=LineProgress())
     arguments = ["prm", "--likelihood", "tiny", str(run), "--device", "cpu", "--json"]
     result = CliRunner().invoke(app, arguments)

@@ -24,6 +24,7 @@ from typer.testing import CliRunner
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ScorerOptions
+from fsdpo_data.stages.score import ScoreRecord
 
 
 def invoke(*arguments: object) -> Any:
@@ -67,10 +68,10 @@ def test_a_published_prm_is_measured_and_used_for_decoding(shared: Path, tmp_pat
     assert done.exit_code == 0, done.exception
     for part in read_run_record(out).parts:
         manifest = validate(out / part)
-        assert manifest.spec.score is not None and manifest.spec.score.prm_format is not None
-        assert manifest.spec.score.prm_format.name == FAMILY
-        assert manifest.rewards is not None
-        assert manifest.rewards.format_evidence == "option prm_format"
+        score = manifest.get("score", ScoreRecord)
+        assert score.options.prm_format is not None
+        assert score.options.prm_format.name == FAMILY
+        assert score.counts.format_evidence == "option prm_format"
         for rows in solutions(out, part).values():
             assert all(len(row["step_rewards"] or []) == len(row["completions"]) for row in rows)
 

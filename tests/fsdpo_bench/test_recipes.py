@@ -396,7 +396,7 @@ def test_measured_cost_is_read_from_the_output_of_a_stage(tmp_path: Path) -> Non
     file.write_text(json.dumps(content))
     run = RecipeStage("bench", "", "fsdpo-bench run", str(file), 1)
     assert measured_cost(run) == (190, pytest.approx(19 / 3600))
-    costs["greedy"]["tokens"] = "unknown"
+    costs["greedy"]["tokens"] = None
     file.write_text(json.dumps(content))
     assert measured_cost(run) == (None, pytest.approx(19 / 3600))
     assert measured_cost(RecipeStage("train", "", "x", str(tmp_path / "README.md"), 1)) is None

@@ -10,6 +10,7 @@ import pytest
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.run_folder import read_run_record
 from fsdpo_bench.run_options import RunOptions
+from helpers import read_sample_settings
 from made_runs import solutions, written
 from typer.testing import CliRunner
 
@@ -66,23 +67,26 @@ def test_a_recording_states_its_model_and_its_sampling(
     tmp_path: Path, replay: Callable[..., Path]
 ) -> None:
     out = replay([COMPLETION], "--model-name", "Another 7B", "--temperature", "0.6")
-    spec = read_manifest(out / "samples").spec
-    assert (spec.model.name, spec.model.revision) == ("Another 7B", "unknown")
+    manifest = read_manifest(out / "samples")
+    sample = read_sample_settings(manifest)
+    assert (sample.model.name, sample.model.revision) == ("Another 7B", "unknown")
     recording = file_sha256(tmp_path / "completions.jsonl")
-    assert (spec.engine.model_extra or {})["recording"] == f"sha256:{recording}"
-    sampling = spec.sampling
-    assert (sampling.temperature, sampling.top_p, sampling.seed) == (0.6, "unknown", "unknown")
-    assert read_manifest(out / "samples").cost.tokens == "unknown"
+    assert sample.engine.recording == f"sha256:{recording}"
+    sampling = sample.sampling_values
+    assert [sampling[name] for name in ("temperature", "top_p", "seed")] == [0.6, *["unknown"] * 2]
+    assert manifest.cost.tokens is None
 
 
 def test_a_replay_without_a_model_name_has_an_unknown_model(replay: Callable[..., Path]) -> None:
     manifest = read_manifest(replay([COMPLETION]) / "greedy")
-    assert manifest.spec.model.name == manifest.spec.sampling.temperature == "unknown"
+    sample = read_sample_settings(manifest)
+    assert sample.model.name == sample.sampling_values["temperature"] == "unknown"
     assert "tiny" not in manifest.to_json()
 
 
 def test_a_replay_with_a_model_records_that_model(replay: Callable[..., Path]) -> None:
-    model = read_manifest(replay([COMPLETION], "--model", "tiny") / "greedy").spec.model
+    manifest = read_manifest(replay([COMPLETION], "--model", "tiny") / "greedy")
+    model = read_sample_settings(manifest).model
     assert (model.name, model.revision) == ("tiny", resolve("tiny").ref.revision)
 
 

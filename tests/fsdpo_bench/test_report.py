@@ -41,6 +41,7 @@ from typer.testing import CliRunner
 
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_data.problems.embedded import PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
@@ -110,10 +111,11 @@ def test_a_run_gets_files_that_agree_and_are_the_same_again(tmp_path: Path) -> N
 def test_the_run_section_has_the_settings_of_the_datasets(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", {"math": 3})
     settings = measure_paths(run).to_json()["run"]
-    assert settings["model"]["name"] == "Qwen2-7B-SFT" and settings["sampling"]["n"] == 4
+    assert settings["sample"]["model"]["name"] == "Qwen2-7B-SFT"
+    assert settings["sample"]["sampling"]["n"] == 4
     assert list(settings["datasets"]) == ["greedy", "samples", "sbs@2,1"]
-    assert settings["datasets"]["greedy"]["sampling"]["temperature"] == 0
-    assert settings["datasets"]["sbs@2,1"]["search"]["b1"] == 2
+    assert settings["datasets"]["greedy"]["sample"]["sampling"]["temperature"] == 0
+    assert settings["datasets"]["sbs@2,1"]["sample"]["search"]["beam"]["b1"] == 2
     manifest = json.loads((run / "samples/manifest.json").read_text())
     assert settings["datasets"]["samples"]["digest"] == manifest["digest"]
     assert settings["reward_models"]["prm"]["prm"]["name"] == "prm"
@@ -129,7 +131,7 @@ def test_the_run_section_has_the_settings_of_the_datasets(tmp_path: Path) -> Non
         (("tasks", "math", "pass_at_k", "1", "n"), None),
         (("rewards", "prm", "ranking_auc", "min", "n"), "x"),
         (("rewards", "prm", "calibration", "bins", 0, "from"), None),
-        (("run", "grader"), 3),
+        (("run", "grade", "grader"), 3),
     ],
 )
 def test_invalid_results_are_refused(
@@ -215,7 +217,7 @@ def test_the_page_loads_nothing_from_the_network(tmp_path: Path) -> None:
 
 def test_hostile_text_stays_text(tmp_path: Path) -> None:
     _, plain = page_of(write_run(tmp_path / "a", {"gsm8k": 5}))
-    model = {"name": "</title><script>alert(1)</script>|x", "revision": "a" * 40}
+    model = ModelRef("</title><script>alert(1)</script>|x", "a" * 40)
     text, page = page_of(write_run(tmp_path / "b", {"gsm8k": 5}, text=HOSTILE, model=model))
     assert [tag for tag, _ in page.elements] == [tag for tag, _ in plain.elements]
     assert len(page.scripts) == len(plain.scripts) == 2
@@ -225,7 +227,7 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
 
 def test_model_names_are_escaped_in_cards_and_reports(tmp_path: Path) -> None:
     name = "<img src=x onerror=alert(1)>|[x](javascript:alert(1))`"
-    run = write_run(tmp_path / "a", {"gsm8k": 3}, model={"name": name, "revision": "a" * 40})
+    run = write_run(tmp_path / "a", {"gsm8k": 3}, model=ModelRef(name, "a" * 40))
     report_run(run)
     for file in ("report.md", "README.md"):
         text = (run / file).read_text().partition("\n---\n")[2] or (run / file).read_text()
@@ -455,7 +457,7 @@ def test_the_choice_by_likelihood_takes_the_most_likely_sample_of_the_policy(
                     completions=steps if likely else [step[::-1] for step in steps],
                 )
             )
-    model = {"name": "tiny", "revision": revision}
+    model = ModelRef("tiny", revision)
     root = write_dataset(tmp_path / "data", problems, rows, model=model)
     output = invoke("report", root, "--likelihood", "tiny", "--json")
     [task] = json.loads(output)["tasks"].values()

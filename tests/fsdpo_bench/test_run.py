@@ -23,6 +23,7 @@ from fsdpo_bench.run_folder import is_run, read_run_record
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.problems import benchmark_problems, limit_problems
 from fsdpo_bench.tasks.table import builtin_tasks
+from helpers import read_sample_settings
 from made_runs import embedded_task, make, prepare, solutions, table_digests
 from paused_commands import kill_when_written
 from prm_data import stepwise_rows, write_rows
@@ -221,7 +222,7 @@ def test_an_interrupted_reward_model_resumes_to_the_same_bytes(tmp_path: Path) -
 def test_resuming_with_another_config_names_the_different_keys(tmp_path: Path) -> None:
     out = make(tmp_path / "run", decoder="sc")
     temperature = SamplingSpec().temperature
-    key = r"parts\.samples\.build\.sampling\.temperature"
+    key = r"parts\.samples\.stages\.sample\.sampling\.temperature"
     with pytest.raises(RunMismatchError, match=rf"{key}: {temperature} in the run, 1.5 now"):
         make(out, decoder="sc", sampling=SamplingSpec(n=1, temperature=1.5), resume=True)
     with pytest.raises(
@@ -393,7 +394,7 @@ def test_every_decoder_runs_on_real_models(models: tuple[Path, Path], tmp_path: 
     for part in ("greedy", "samples", "sbs@5,1"):
         manifest = validate(out / part)
         assert manifest.rows.problems == 2
-    score = validate(out / "samples").spec.score
+    score = validate(out / "samples").score_settings
     assert score is not None and score.prm.revision.startswith("sha256:")
     for [row] in solutions(out, "sbs@5,1").values():
         assert row["search"]["prm_calls"] >= 5
@@ -461,7 +462,7 @@ def test_a_segmenter_and_an_aggregate_of_a_plugin(
     record = read_run_record(out)
     assert record.decoders == ["bon@2:max", "sbs@5,1"]
     for part in record.parts:
-        assert validate(out / part).spec.segmenter == "couples@1"
+        assert read_sample_settings(validate(out / part)).segmenter == "couples@1"
         for rows in solutions(out, part).values():
             for row in rows:
                 assert row["completions"] == split_in_couples("".join(row["completions"]))

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_train.config import DpoConfig, PreferenceSpec, PrmConfig
-from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES
+from fsdpo_train.config import DpoConfig, PrmConfig
+from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES, PreferenceSpec
 from fsdpo_train.losses.prm_losses import PRM_LOSSES
 
 OTHER_VALUES: dict[str, Any] = {

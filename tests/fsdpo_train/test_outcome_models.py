@@ -21,6 +21,7 @@ from fsdpo_data.dataset.manifest import read_manifest  # noqa: E402
 from fsdpo_data.engines.scorers.prm_formats import default_aggregate  # noqa: E402
 from fsdpo_data.engines.weights import resolve_prm  # noqa: E402
 from fsdpo_data.stages.pair import StepPairOptions  # noqa: E402
+from fsdpo_data.stages.score import ScoreRecord  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES  # noqa: E402
 from fsdpo_train.preference.pairs import open_pairs  # noqa: E402
@@ -136,8 +137,8 @@ def test_a_dataset_records_the_outcome_model_and_losses_with_step_weights_refuse
         out=tmp_path / "scored", prm=str(outcome_model)
     )
     manifest = read_manifest(tmp_path / "scored")
-    assert manifest.spec.to_dict()["score"]["last_step_only"] is True
-    assert manifest.rewards is not None and "last" in manifest.rewards.ranking_auc
+    record = manifest.get("score", ScoreRecord)
+    assert record.options.last_step_only and "last" in record.counts.ranking_auc
     solutions = scored.solutions().collect()
     assert all(
         len(row["step_rewards"]) == len(row["completions"])
@@ -145,9 +146,9 @@ def test_a_dataset_records_the_outcome_model_and_losses_with_step_weights_refuse
         if row["step_rewards"] is not None
     )
     scored.pair(out=tmp_path / "pairs")
-    assert read_manifest(tmp_path / "pairs").spec.to_dict()["pair"]["aggregate"] == "last"
+    assert read_manifest(tmp_path / "pairs").options["pair"]["aggregate"] == "last"
     scored.pair(out=tmp_path / "means", aggregate="mean")
-    assert read_manifest(tmp_path / "means").spec.to_dict()["pair"]["aggregate"] == "mean"
+    assert read_manifest(tmp_path / "means").options["pair"]["aggregate"] == "mean"
     for name, loss in PREFERENCE_LOSSES.items():
         if loss.uses_rewards:
             with pytest.raises(InputError, match=f"the loss {name} weights all steps"):
@@ -171,5 +172,5 @@ def test_a_process_reward_model_keeps_the_aggregates_of_the_paper(
         out=tmp_path / "scored", prm=str(tmp_path / "prm")
     )
     dataset.pair(out=tmp_path / "pairs")
-    spec = read_manifest(tmp_path / "pairs").spec.to_dict()
-    assert spec["pair"]["aggregate"] == "mean" and "last_step_only" not in spec["score"]
+    stages = read_manifest(tmp_path / "pairs").options
+    assert stages["pair"]["aggregate"] == "mean" and "last_step_only" not in stages["score"]

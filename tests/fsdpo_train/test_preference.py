@@ -17,11 +17,11 @@ from fsdpo_data.engines.prefix_sharing.model_attention import (  # noqa: E402
     use_tree_attention,
 )
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution  # noqa: E402
-from fsdpo_train.config import PreferenceSpec  # noqa: E402
 from fsdpo_train.losses.preference_losses import (  # noqa: E402
     PREFERENCE_LOSSES,
     PairLogprobs,
     PreferenceLoss,
+    PreferenceSpec,
     step_weights,
 )
 from fsdpo_train.preference.data import (  # noqa: E402

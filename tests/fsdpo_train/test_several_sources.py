@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from helpers import build_spec, small_build
+from helpers import sample_settings, small_build
 from paired_data import paired_dataset
 from typer.testing import CliRunner
 
@@ -185,7 +184,7 @@ def test_the_start_model_is_that_of_all_datasets(
     tiny = resolve_weights("tiny").ref
     roots = []
     for name, model in (("a", tiny), ("b", tiny), ("other", ModelRef("other", "0"))):
-        small_build(tmp_path / name, spec=replace(build_spec(), model=model))
+        small_build(tmp_path / name, sampling=sample_settings().model_copy(update={"model": model}))
         roots.append(tmp_path / name)
 
     def start_model(*data: Path) -> str | None:

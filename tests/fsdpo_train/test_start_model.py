@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import run
-from helpers import build_spec, small_build
+from helpers import sample_settings, small_build
 from paired_data import paired_dataset
 from prm_data import stepwise_rows, write_rows
 
@@ -24,8 +23,8 @@ TINY = resolve_weights("tiny").ref
 
 def dataset(out: Path, model: ModelRef, **options: Any) -> Path:
     """Build a dataset whose manifest names a model."""
-    spec = dataclasses.replace(build_spec(), model=model, **options)
-    small_build(out, spec=spec)
+    settings = sample_settings().model_copy(update={"model": model, **options})
+    small_build(out, sampling=settings)
     return out
 
 

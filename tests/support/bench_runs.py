@@ -16,17 +16,36 @@ from fsdpo_bench.report.render import write_report
 from fsdpo_bench.run_folder import BenchmarkEntry, RunRecord, write_run_record
 
 from fsdpo_data.answers.grader import GRADER_NAME
+from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.entities import Problem, Solution
-from fsdpo_data.core.identity import SourceRef, digest
-from fsdpo_data.dataset.manifest import make_manifest
-from fsdpo_data.dataset.manifest_sections import FileEntry, RewardStats
+from fsdpo_data.core.identity import EngineRef, ModelRef, SourceRef, digest
+from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.statistics import Mean
+from fsdpo_data.dataset.manifest import SCORE_STAGE, AnyRecord, FileEntry, StageCounts
 from fsdpo_data.dataset.schema import problems_table, to_table, write_parquet
+from fsdpo_data.dataset.stage_records import (
+    GRADE_STAGE,
+    SAMPLE_STAGE,
+    GradeCounts,
+    GradeRecord,
+    GradeSettings,
+    SampleRecord,
+    SampleSettings,
+    SearchSettings,
+    make_manifest,
+    problem_record,
+)
 from fsdpo_data.dataset.tally import Tally
+from fsdpo_data.engines.beam_search import BeamSpec
+from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef, ScoreSettings
+from fsdpo_data.models.prompts import TemplateRef
 from fsdpo_data.problems.benchmark_places import BENCHMARKS_KEY, BenchmarkPlace
+from fsdpo_data.problems.load import ProblemSet
+from fsdpo_data.stages.score import RewardCounts, ScoreRecord
 
 DECODERS = ("greedy", "sc@2", "sc@4", "bon@4:min", "sbs@2,1")
-MODEL = {"name": "Qwen2-7B-SFT", "revision": "a" * 40}
-TEMPLATE = {"name": "alpaca@1", "digest": "feedbeef"}
+MODEL = ModelRef("Qwen2-7B-SFT", "a" * 40)
+TEMPLATE = TemplateRef(name="alpaca@1", digest="feedbeef")
 
 #: Text that would end a script, a style or a comment if it were put into a page as it is.
 HOSTILE = (
@@ -117,6 +136,7 @@ def write_dataset(
     prm: str | None = None,
     is_probability: bool = True,
     beam: tuple[int, int] | None = None,
+    grader: str = GRADER_NAME,
     **changes: Any,
 ) -> Path:
     """Write a sealed dataset.
@@ -128,49 +148,65 @@ def write_dataset(
         prm: Name of the reward model; None without step rewards.
         is_probability: Whether the rewards are probabilities.
         beam: b1 and b2 of the search; None without a search.
-        changes: Other values of the spec.
+        grader: Full name of the grader.
+        changes: Other settings of the samples.
     """
     unique_problems = {problem.id: problem for problem in problems}
     write_parquet(problems_table(unique_problems.values()), root / "problems/0.parquet")
     write_parquet(to_table("solutions", solutions), root / "solutions/0.parquet")
     counts = [len([s for s in solutions if s.problem_id == key]) for key in unique_problems]
     n = max(counts, default=1)
-    engine = {"name": "replay", "dtype": "auto"}
-    spec: dict[str, Any] = {
-        "engine": engine,
-        "grader": GRADER_NAME,
-        "labels": "outcome@1",
-        "model": MODEL,
-        "problems": {"count": len(problems), "digest": "d" * 20},
-        "sampling": {
-            **{"n": n, "temperature": 0.0 if n == 1 else 0.8, "top_p": 1.0, "max_tokens": 1024},
-            **{"seed": 0, "stop": []},
-        },
-        "segmenter": "auto@1",
-        "sources": [{"name": "made", "revision": "1", "split": "test"}],
-        "template": TEMPLATE,
-    }
-    prm_ref = {"name": prm or "prm", "revision": "sha256:" + "b" * 64}
-    if prm is not None:
-        meaning = "probability" if is_probability else "log-ratio"
-        spec["score"] = {"engine": engine, "prm": prm_ref}
-        spec["score"]["prm_format"] = {"name": "made", "digest": "e" * 20, "meaning": meaning}
+    engine = EngineRef(name="replay", dtype="auto")
+    meaning = "probability" if is_probability else "log-ratio"
+    scoring = ScoreSettings(
+        prm=ModelRef(prm or "prm", "sha256:" + "b" * 64),
+        engine=engine,
+        prm_format=PrmFormatRef(name="made", digest="e" * 20, meaning=meaning) if prm else None,
+    )
+    search = None
     if beam is not None:
-        spec["search"] = {"sampler": "beam", "b1": beam[0], "b2": beam[1], "prm": prm_ref}
-    files = [
-        FileEntry.from_file(root, "problems/0.parquet", len(unique_problems)),
-        FileEntry.from_file(root, "solutions/0.parquet", len(solutions)),
+        spec = BeamSpec(b1=beam[0], b2=beam[1])
+        search = SearchSettings(sampler="beam", beam=spec, reward_model=scoring)
+    settings = SampleSettings(
+        model=MODEL,
+        template=TEMPLATE,
+        sampling=SamplingSpec(n=n, temperature=0.0 if n == 1 else 0.8),
+        engine=engine,
+        segmenter="auto@1",
+        search=search,
+    )
+    source = ProblemSet(list(unique_problems.values()), [SourceRef("made", "1", "test")], [])
+    records: list[AnyRecord] = [
+        problem_record(source),
+        SampleRecord(
+            name=SAMPLE_STAGE,
+            options=settings.model_copy(update=changes),
+            counts=StageCounts(),
+            cost=Cost(tokens=0, prm_calls=0, seconds=1.5),
+        ),
+        GradeRecord(
+            name=GRADE_STAGE,
+            options=GradeSettings(grader=grader, labels="outcome@1"),
+            writes=["outcome"],
+            counts=GradeCounts(),
+        ),
     ]
-    manifest = make_manifest({**spec, **changes}, files, Tally(solutions=len(solutions)), {})
-    manifest.cost.seconds = 1.5
     if prm is not None:
-        manifest.rewards = RewardStats(
+        rewards = RewardCounts(
             scored=len(solutions),
             unscored=0,
             mean_correct=None,
             mean_incorrect=None,
-            ranking_auc={"mean": {"value": None, "problems": 0, "ci95": None}},  # type: ignore[dict-item]
+            ranking_auc={"mean": Mean(value=None, n=0, ci95=None)},
         )
+        records.append(
+            ScoreRecord(name=SCORE_STAGE, options=scoring, writes=["step_rewards"], counts=rewards)
+        )
+    files = [
+        FileEntry.from_file(root, "problems/0.parquet", len(unique_problems)),
+        FileEntry.from_file(root, "solutions/0.parquet", len(solutions)),
+    ]
+    manifest = make_manifest(records, files, Tally(solutions=len(solutions)))
     (root / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
     return root
 

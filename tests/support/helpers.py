@@ -12,22 +12,35 @@ from fakes import FixedSampler, PartlyRightSampler
 
 from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.core.identity import ModelRef, SourceRef, digest
+from fsdpo_data.core.identity import EngineRef, ModelRef, SourceRef, digest
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.stage import Stage, derive_dataset
+from fsdpo_data.core.sampling import ContinuationSettings, SamplingSpec
+from fsdpo_data.dataset.derive import derive_dataset
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.stage import Stage
+from fsdpo_data.dataset.stage_records import (
+    GradeSettings,
+    ProblemsRecord,
+    SampleRecord,
+    SampleSettings,
+)
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines.resolved import ResolvedRewardModel
 from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.engines.scorers import Scorer
+from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.models.prompts import get_template
+from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.continuations import ContinuationSampler, continuation_sampling
 from fsdpo_data.stages.label import LabelStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build
+from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 RIGHT = "Step 1: 20 + 22 = 42.\nStep 2: So it is 42. The answer is: 42"
 WRONG = "Step 1: 20 + 22 = 43.\nStep 2: So it is 43. The answer is: 43"
 SILENT = "I do not know"
+REPLAY = EngineRef(name="replay", dtype="auto")
 TEXTS = (RIGHT, WRONG, SILENT, "")
 
 
@@ -45,17 +58,88 @@ def seal_json(manifest: dict[str, Any]) -> str:
     return json.dumps({**fields, "manifest_digest": digest(fields)})
 
 
-def build_spec(n: int = 4, **changes: Any) -> BuildSpec:
-    settings: dict[str, Any] = {
-        "model": ModelRef("fixed", "0"),
-        "sources": (SourceRef("test", "1", "train"),),
-        "template": get_template("problem"),
-        "sampling": SamplingSpec(n=n, **changes),
-        "engine": {"name": "replay", "dtype": "auto"},
-        "segmenter": "auto@1",
-        "grader": GRADER_NAME,
-    }
-    return BuildSpec(**settings)
+def sample_settings(n: int = 4, **changes: Any) -> SampleSettings:
+    return SampleSettings(
+        model=ModelRef("fixed", "0"),
+        template=get_template("problem").ref,
+        sampling=SamplingSpec(n=n, **changes),
+        engine=REPLAY,
+        segmenter="auto@1",
+    )
+
+
+def reward_model(
+    model: ModelRef, make_scorer: Callable[[], Scorer], engine: str = "table"
+) -> ResolvedRewardModel:
+    ref = EngineRef(name=engine, dtype="auto")
+    return ResolvedRewardModel(ResolvedWeights(model, ""), ref, make_scorer)
+
+
+def build_job(
+    source: ProblemSet,
+    make_sampler: Callable[[], Sampler],
+    sampling: SampleSettings | None = None,
+    *,
+    grader: str = GRADER_NAME,
+    grade_thinking: bool = False,
+    scoring: ScoreSettings | None = None,
+    **options: Any,
+) -> BuildJob:
+    grading = GradeSettings(grader=grader, labels=OUTCOME_LABELS, grade_thinking=grade_thinking)
+    options.setdefault("template", get_template("problem"))
+    return BuildJob(
+        spec=BuildSpec(sampling or sample_settings(), grading, scoring),
+        source=source,
+        make_sampler=make_sampler,
+        **options,
+    )
+
+
+def continuation_settings(model: ModelRef, sampling: SamplingSpec) -> ContinuationSettings:
+    return ContinuationSettings(model=model, sampling=sampling, engine=REPLAY)
+
+
+def stage_entry(manifest: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the entry of a stage in a manifest."""
+    [entry] = [entry for entry in manifest["stages"] if entry["name"] == name]
+    return entry
+
+
+def stage_options(manifest: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the options of a stage in a manifest."""
+    return stage_entry(manifest, name)["options"]
+
+
+def stage_counts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return the counts of a stage in a manifest."""
+    return stage_entry(manifest, name)["counts"]
+
+
+def remove_times(manifest: dict[str, Any]) -> None:
+    """Remove the times of a manifest, and its digest, which covers them."""
+    manifest["cost"].pop("seconds")
+    manifest["statistics"].pop("tokens_per_second")
+    manifest.pop("manifest_digest")
+    for entry in manifest["stages"]:
+        entry.get("cost", {}).pop("seconds", None)
+        entry["counts"].get("answer_judge", {}).pop("seconds", None)
+
+
+def read_sample_settings(manifest: Manifest) -> SampleSettings:
+    """Return the settings of the samples of a dataset."""
+    return manifest.get("sample", SampleRecord).options
+
+
+def change_samples(manifest: Manifest, **fields: Any) -> None:
+    """Change the settings of the samples of a manifest."""
+    record = manifest.get("sample", SampleRecord)
+    record.options = record.options.model_copy(update=fields)
+    manifest.put(record)
+
+
+def quarantine_counts(manifest: Manifest) -> dict[str, int]:
+    """Return the unusable input rows of a dataset, by reason."""
+    return manifest.get("problems", ProblemsRecord).counts.quarantined
 
 
 def fixed_sampler(source: ProblemSet, texts: tuple[str, ...] = TEXTS) -> FixedSampler:
@@ -67,14 +151,14 @@ def small_build(
     out: Path,
     source: ProblemSet | None = None,
     *,
-    spec: BuildSpec | None = None,
+    sampling: SampleSettings | None = None,
     make_sampler: Callable[[], Sampler] | None = None,
     **options: Any,
 ) -> dict[str, Any]:
     source = source or problem_set()
     resume = options.pop("resume", False)
     make = make_sampler or (lambda: fixed_sampler(source))
-    job = BuildJob(spec or build_spec(), source, make, **options)
+    job = build_job(source, make, sampling, **options)
     return build(job, out, resume=resume, progress=LineProgress()).to_dict()
 
 
@@ -97,9 +181,7 @@ def label_with_rollouts(
     manifest = read_manifest(source)
     chosen = sampler or PartlyRightSampler()
     continuer = ContinuationSampler(
-        chosen.model,
-        continuation_sampling(manifest, n, seed=1),
-        {"name": "replay", "dtype": "auto"},
+        continuation_settings(chosen.model, continuation_sampling(manifest, n, seed=1)),
         lambda: chosen,
         batch_size=options.pop("batch", 2),
     )

@@ -16,6 +16,7 @@ from fsdpo_bench.tasks.problems import limit_problems
 from fsdpo_bench.tasks.table import builtin_tasks
 from killing import file_digests
 
+from fsdpo_data.core.identity import EngineRef
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.engines.answer_judge import AnswerJudge
 from fsdpo_data.engines.resolved import ResolvedPolicy, ResolvedRewardModel
@@ -28,8 +29,8 @@ TIMED_FILES = (
     *("completions.jsonl", "manifest.json", "README.md", ".lock"),
     *("results.json", "report.md", "report.html"),
 )
-SAMPLER_ENGINE: Mapping[str, str] = {"name": "replay", "dtype": "auto"}
-SCORER_ENGINE: Mapping[str, str] = {"name": "transformers", "dtype": "auto"}
+SAMPLER_ENGINE = EngineRef(name="replay", dtype="auto")
+SCORER_ENGINE = EngineRef(name="transformers", dtype="auto")
 
 
 def embedded_task(count: int = 7) -> LoadedTask:

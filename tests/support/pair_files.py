@@ -12,19 +12,22 @@ import pyarrow.parquet as pq
 from helpers import seal_json
 
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.dataset.manifest import AnyRecord
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.stage import Stage
+from fsdpo_data.stages.score import reward_statistics
 
 
 class Rewards(Stage):
     """A stage that sets the rewards of every solution by a table of texts."""
 
-    spec_key = "score"
+    name = "score"
+    writes = ("step_rewards",)
 
     def __init__(self, table: dict[str, Sequence[float] | None]) -> None:
         self.table = table
 
-    def spec(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {
             "prm": {"name": "table", "revision": "0"},
             "engine": {"name": "none", "dtype": "float32"},
@@ -33,9 +36,10 @@ class Rewards(Stage):
     def check(self, source: Path, manifest: dict[str, Any]) -> None:
         pass
 
-    def run(self, draft: Any) -> None:
+    def run(self, draft: Any) -> AnyRecord:
         draft.rewrite_config("solutions", "score", self._add_rewards)
         draft.drop_pairs()
+        return self.make_record(reward_statistics(draft.current_files("solutions")))
 
     def _add_rewards(self, table: pa.Table) -> pa.Table:
         rows = table.to_pylist()

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from helpers import build_spec, fixed_sampler, problem_set, small_build
+from helpers import fixed_sampler, problem_set, sample_settings, small_build
 
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.derive import derive_dataset
+from fsdpo_data.dataset.manifest import AnyRecord, Manifest
 from fsdpo_data.dataset.schema import arrow_schema
-from fsdpo_data.dataset.stage import DatasetDraft, Stage, derive_dataset
+from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.score import reward_statistics
@@ -34,7 +35,8 @@ class MadeUpRewards(Stage):
         command: Words of the command line that runs the stage.
     """
 
-    spec_key = "score"
+    name = "score"
+    writes = ("step_rewards",)
 
     def __init__(self, salt: str = "", command: Sequence[str] = ()) -> None:
         self.salt = salt
@@ -44,17 +46,17 @@ class MadeUpRewards(Stage):
     def command(self) -> Sequence[str]:
         return self._command
 
-    def spec(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         prm = {"name": "made-up-prm", "revision": f"sha256:{self.salt or 0}"}
         return {"prm": prm, "engine": {"name": "none", "dtype": "float32"}}
 
     def check(self, source: Path, manifest: Manifest) -> None:
         pass
 
-    def run(self, draft: DatasetDraft) -> None:
+    def run(self, draft: DatasetDraft) -> AnyRecord:
         draft.rewrite_config("solutions", "score", self._add_rewards)
         draft.drop_pairs()
-        draft.manifest.rewards = reward_statistics(draft.current_files("solutions"))
+        return self.make_record(reward_statistics(draft.current_files("solutions")))
 
     def _add_rewards(self, table: pa.Table) -> pa.Table:
         rows = table.to_pylist()
@@ -83,7 +85,7 @@ def paired_dataset(
     small_build(
         built,
         source,
-        spec=build_spec(n=4),
+        sampling=sample_settings(n=4),
         make_sampler=lambda: fixed_sampler(source, SOLUTIONS),
     )
     stages = [

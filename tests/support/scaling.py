@@ -21,17 +21,17 @@ import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from helpers import reward_model
 from hub_server import TOKEN, HubServer
 
 from fsdpo_data.core.files import write_atomic
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion
-from fsdpo_data.dataset.manifest import files_digest, read_manifest
-from fsdpo_data.dataset.manifest_sections import FileEntry
+from fsdpo_data.dataset.derive import derive_dataset
+from fsdpo_data.dataset.manifest import FileEntry, files_digest, read_manifest
 from fsdpo_data.dataset.run import MANIFEST_FILE
 from fsdpo_data.dataset.schema import write_parquet
-from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.embedded.generator import make_problems
@@ -186,7 +186,7 @@ class SyntheticScorer:
 def score(source: Path, out: Path) -> None:
     """Score a dataset with synthetic rewards, by the stage of ``fsdpo-data score``."""
     scorer = SyntheticScorer()
-    stage = ScoreStage(scorer.model, {"name": "free", "dtype": "float32"}, lambda: scorer)
+    stage = ScoreStage(reward_model(scorer.model, lambda: scorer, "free"))
     derive_dataset(source, out, [stage], progress=LineProgress())
 
 

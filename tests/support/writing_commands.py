@@ -21,6 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 import orjson
+from helpers import remove_times
 from hub_repo import sha256
 from hub_server import TOKEN, HubServer
 from killing import file_digests
@@ -405,9 +406,7 @@ def _run_outcome(out: Path) -> dict[str, str]:
 def _search_outcome(out: Path) -> dict[str, str]:
     """Return the digests of a build with a model that runs, and its manifest without seconds."""
     manifest = json.loads((out / "manifest.json").read_text())
-    for section, name in (("cost", "seconds"), ("statistics", "tokens_per_second")):
-        del manifest[section][name]
-    del manifest["manifest_digest"]
+    remove_times(manifest)
     digests = file_digests(out, without=_TIMED_FILES)
     return digests | {"manifest": json.dumps(manifest)}
 

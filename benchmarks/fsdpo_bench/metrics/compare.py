@@ -176,11 +176,14 @@ def _setting_differences(pools: Sequence[Pool]) -> list[str]:
     """Describe differences besides the models that make the numbers hard to compare."""
     all_settings = [measurement_settings(pool, []) for pool in pools]
     settings: Mapping[str, Sequence[object]] = {
-        "graders": [entry.grader for entry in all_settings],
+        "graders": [entry.grade.grader for entry in all_settings],
         "prompt templates": [
-            f"{entry.template.name} ({entry.template.digest})" for entry in all_settings
+            f"{entry.sample.template.name} ({entry.sample.template.digest})"
+            for entry in all_settings
         ],
-        "token limits of a solution": [entry.sampling.max_tokens for entry in all_settings],
+        "token limits of a solution": [
+            entry.sample.sampling_values["max_tokens"] for entry in all_settings
+        ],
     }
     return [
         f"the {name} differ: {value_a} and {value_b}"

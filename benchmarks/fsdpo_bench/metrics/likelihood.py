@@ -11,6 +11,7 @@ from fsdpo_bench.metrics.solutions import read_solution_rows
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.engines.load import load_likelihood
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
@@ -29,7 +30,7 @@ def sample_likelihoods(
         InputError: if the policy is not the model that wrote the samples.
     """
     root = pool.parts[pool.main_part]
-    model = read_manifest(root).spec.model
+    model = read_manifest(root).get(SAMPLE_STAGE, SampleRecord).options.model
     if resolve_weights(policy).ref.revision != model.revision:
         raise InputError(
             f"{root} has samples of {model.name} at {model.revision}, which is another model.",

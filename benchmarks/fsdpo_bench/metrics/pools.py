@@ -28,8 +28,16 @@ from fsdpo_bench.tasks.table import Task, all_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import AnswerJudgeStats, ScoreSection
+from fsdpo_data.dataset.stage_records import (
+    GRADE_STAGE,
+    SAMPLE_STAGE,
+    AnswerJudgeStats,
+    GradeRecord,
+    SampleRecord,
+)
+from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.exchange.response_formats import question_key
+from fsdpo_data.stages.score import RewardRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +163,12 @@ def _load_pool(
 
 def part_name(manifest: Manifest) -> str:
     """Return the name that a dataset has as a part of a run, from its sampling settings."""
-    sampling = manifest.spec.sampling
-    search = manifest.spec.search
+    settings = manifest.get(SAMPLE_STAGE, SampleRecord).options
+    search = settings.search
     if search is not None:
         decoder = next(decoder for decoder in DECODERS.values() if decoder.origin == "beam")
-        return DecoderSetup(decoder, b1=search.b1, b2=search.b2).part
-    if sampling.n == 1 and sampling.temperature in (0, UNKNOWN):
+        return DecoderSetup(decoder, b1=search.beam.b1, b2=search.beam.b2).part
+    if settings.sampling.n == 1 and settings.sampling_values["temperature"] in (0, UNKNOWN):
         return "greedy"
     return SAMPLES_PART
 
@@ -173,9 +181,9 @@ def _scored_datasets(tables: Sequence[SolutionTable]) -> dict[str, Path]:
     names: list[str] = []
     scored_roots: list[Path] = []
     for table in tables:
-        rewards = table.manifest.rewards
-        if rewards is not None and rewards.scored:
-            score = table.manifest.spec.score
+        rewards = table.manifest.find_writer("step_rewards", RewardRecord)
+        if rewards is not None and rewards.counts.scored:
+            score = table.manifest.score_settings
             is_named = score is not None and score.prm.name != UNKNOWN
             names.append(score.prm.name if score is not None and is_named else table.root.name)
             scored_roots.append(table.root)
@@ -248,47 +256,38 @@ def _load_benchmarks(
 def measurement_settings(pool: Pool, decoders: Sequence[str]) -> MeasurementSettings:
     """Return the settings of a pool, from the manifests of its datasets."""
     manifests = {name: read_manifest(root) for name, root in pool.parts.items()}
-    main = manifests[pool.main_part].spec
-    scores: dict[str, ScoreSection] = {}
+    main = manifests[pool.main_part]
+    scores: dict[str, ScoreSettings] = {}
     for model, root in pool.scored.items():
         manifest = read_manifest(root)
         if root not in pool.parts.values():
             manifests[model] = manifest
-        if manifest.spec.score is not None:
-            scores[model] = manifest.spec.score
-    grade_settings = (main.grade and main.grade.model_extra) or {}
-    optional_fields = {
-        name: value for name, value in grade_settings.items() if name == "answer_judge"
-    }
+        if manifest.score_settings is not None:
+            scores[model] = manifest.score_settings
     return MeasurementSettings(
-        model=main.model,
-        template=main.template,
-        sampling=main.sampling,
-        engine=main.engine,
-        segmenter=main.segmenter,
-        grader=main.grader,
+        sample=main.get(SAMPLE_STAGE, SampleRecord).options,
+        grade=main.get(GRADE_STAGE, GradeRecord).options,
         reward_models=scores,
         decoders=list(decoders),
         benchmarks=pool.run.benchmarks if pool.run else {},
         datasets={
             name: MeasuredDataset(
                 digest=manifest.digest,
-                sampling=manifest.spec.sampling,
-                search=manifest.spec.search,
+                sample=manifest.get(SAMPLE_STAGE, SampleRecord).options,
                 cost=manifest.cost,
             )
             for name, manifest in manifests.items()
         },
-        **optional_fields,
     )
 
 
 def judge_stats(pool: Pool) -> AnswerJudgeStats | None:
     """Return the decisions of the judge over all parts; None without a judge."""
-    parts = [stats for root in pool.parts.values() if (stats := read_manifest(root).answer_judge)]
+    records = [read_manifest(root).get(GRADE_STAGE, GradeRecord) for root in pool.parts.values()]
+    parts = [stats for record in records if (stats := record.counts.answer_judge)]
     if not parts:
         return None
-    tokens = [stats.tokens for stats in parts if isinstance(stats.tokens, int)]
+    tokens = [stats.tokens for stats in parts if stats.tokens is not None]
     return AnswerJudgeStats(
         answers=sum(stats.answers for stats in parts),
         correct=sum(stats.correct for stats in parts),
@@ -296,6 +295,6 @@ def judge_stats(pool: Pool) -> AnswerJudgeStats | None:
         undecided=sum(stats.undecided for stats in parts),
         unreadable=sum(stats.unreadable for stats in parts),
         replies=sum(stats.replies for stats in parts),
-        tokens=sum(tokens) if len(tokens) == len(parts) else UNKNOWN,
+        tokens=sum(tokens) if len(tokens) == len(parts) else None,
         seconds=round(sum(stats.seconds for stats in parts), 3),
     )

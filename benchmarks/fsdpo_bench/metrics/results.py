@@ -11,21 +11,14 @@ import pydantic
 from pydantic import ConfigDict, Field
 
 from fsdpo_bench.run_folder import BenchmarkEntry
+from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.input_files import read_file
+from fsdpo_data.core.options import FROM_FILE
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.statistics import Interval, Mean, MeanDifference
-from fsdpo_data.dataset.manifest_sections import (
-    AnswerJudgeStats,
-    ArtifactRef,
-    CostStats,
-    EngineRef,
-    ManifestSection,
-    SamplingSection,
-    ScoreSection,
-    SearchSection,
-    TemplateRef,
-)
+from fsdpo_data.dataset.stage_records import AnswerJudgeStats, GradeSettings, SampleSettings
+from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 
 #: Format version of ``results.json``. It increases when a field changes its meaning.
 RESULTS_VERSION: Final = 2
@@ -248,25 +241,19 @@ class RewardStatistics(ResultSection):
 
 
 class MeasuredDataset(ResultSection):
-    """What distinguishes one dataset of a measurement from the others."""
+    """A dataset that was measured."""
 
     digest: str  #: Digest of the dataset.
-    sampling: SamplingSection  #: Sampling parameters.
-    search: SearchSection | None = None  #: The search that found the solutions; None without one.
-    cost: CostStats  #: Cost of sampling and scoring.
+    sample: SampleSettings  #: Everything that determines the samples.
+    cost: Cost  #: Cost of sampling and scoring.
 
 
 class MeasurementSettings(ResultSection):
-    """The datasets of a measurement, and the settings that they share."""
+    """The datasets of a measurement, and the options of their stages."""
 
-    model: ArtifactRef  #: The policy that wrote the solutions.
-    template: TemplateRef  #: The prompt template.
-    sampling: SamplingSection  #: Sampling parameters of the samples.
-    engine: EngineRef  #: The engine that sampled the solutions.
-    segmenter: str  #: Full name of the segmenter.
-    grader: str  #: Full name of the grader.
-    answer_judge: ManifestSection | None = None  #: The judge of undecided answers.
-    reward_models: dict[str, ScoreSection]  #: Reward models by name.
+    sample: SampleSettings  #: Everything that determines the samples that decoders share.
+    grade: GradeSettings  #: Everything that determines the outcomes.
+    reward_models: dict[str, ScoreSettings]  #: Reward models by name.
     decoders: list[str]  #: Result names of the decoders.
     #: The benchmarks of a run of ``fsdpo-bench run``; empty for other datasets.
     benchmarks: dict[str, BenchmarkEntry]
@@ -303,7 +290,7 @@ def read_results(file: Path) -> Results:
         InputError: if the file is not a ``results.json`` of this release.
     """
     try:
-        return Results.model_validate_json(read_file(file))
+        return Results.model_validate_json(read_file(file), context=FROM_FILE)
     except (OSError, pydantic.ValidationError) as error:
         raise InputError(
             f"{file}: expected results that `fsdpo-bench run` wrote ({error}). Write them again "

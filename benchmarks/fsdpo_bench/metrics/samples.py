@@ -18,7 +18,6 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import SpecSection
 from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage
@@ -256,8 +255,8 @@ def _make_rewards(name: str, table: SolutionTable, row_PM: np.ndarray) -> Reward
     return Rewards(
         model=name,
         root=table.root,
-        are_probabilities=table.manifest.spec.rewards_are_probabilities,
-        default_aggregate=default_aggregate(table.manifest.spec),
+        are_probabilities=table.manifest.rewards_are_probabilities,
+        default_aggregate=default_aggregate(table.manifest),
         by_aggregate={
             aggregate: rewards[aggregate].to_numpy().reshape(row_PM.shape)
             for aggregate in AGGREGATES
@@ -266,14 +265,15 @@ def _make_rewards(name: str, table: SolutionTable, row_PM: np.ndarray) -> Reward
     )
 
 
-def default_aggregate(spec: SpecSection) -> str:
+def default_aggregate(manifest: Manifest) -> str:
     """Return the aggregate that ``fsdpo-bench run`` takes for this reward model.
 
     A PRM format from a file of the user can name another one, which the manifest does not contain.
     """
-    if spec.has_outcome_rewards:
+    if manifest.has_outcome_rewards:
         return OUTCOME_AGGREGATE
-    prm_format = spec.score.prm_format if spec.score else None
+    settings = manifest.score_settings
+    prm_format = settings.prm_format if settings is not None else None
     if prm_format is not None and prm_format.name in PRM_FORMATS:
         return PRM_FORMATS[prm_format.name].aggregate
     return DEFAULT_AGGREGATE

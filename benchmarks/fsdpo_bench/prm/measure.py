@@ -143,7 +143,7 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
     measurements = PrmMeasurements()
     if isinstance(prm, PublishedPrm):
         measurements.prm_format = {
-            **prm.prm_format.manifest_entry(),
+            **prm.prm_format.ref.to_dict(),
             "evidence": prm.format_evidence,
         }
     if prm is None and options.likelihood is None:

@@ -116,7 +116,7 @@ def _eval_result_files(results: Results, file: Path, url: str) -> Iterator[tuple
                 source_url=url,
                 source_name="fsdpo-bench",
                 notes=f"{metric}, n={result.n}, 95 % [{low:.1f}, {high:.1f}], "
-                f"prompt {results.run.template.name}",
+                f"prompt {results.run.sample.template.name}",
             )
             file_stem = re.sub(r"[^\w.]+", "-", f"{name}-{metric}").strip("-")
             text = yaml.safe_dump(hf.eval_result_entries_to_yaml([entry]), sort_keys=False)
@@ -174,5 +174,5 @@ def _updated_card(name: str, results: Results) -> str:
     for result in [*(card.data.eval_results or ()), *model_index(results.to_json())]:
         by_metric[result.dataset_type, result.dataset_config, result.metric_name] = result
     card.data.eval_results = list(by_metric.values())
-    card.data.model_name = card.data.model_name or results.run.model.name
+    card.data.model_name = card.data.model_name or results.run.sample.model.name
     return str(card)

@@ -17,7 +17,6 @@ from fsdpo_bench.report.published import PublishedResult
 from fsdpo_bench.run_folder import RESULTS_FILE
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.input_files import read_json
-from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.core.workers import run_child
 from fsdpo_data.dataset.run import MANIFEST_FILE
 
@@ -150,10 +149,9 @@ def _read_cost(file: Path) -> _RecordedCost | None:
         return None
     if file.name == MANIFEST_FILE:
         cost = read_json(file)["cost"]
-        is_unknown = cost["tokens"] == UNKNOWN
-        return _RecordedCost(None if is_unknown else cost["tokens"], cost["seconds"])
+        return _RecordedCost(cost["tokens"], cost["seconds"])
     costs = [dataset.cost for dataset in read_results(file).run.datasets.values()]
-    tokens = [cost.tokens for cost in costs if isinstance(cost.tokens, int)]
+    tokens = [cost.tokens for cost in costs if cost.tokens is not None]
     return _RecordedCost(
         tokens=sum(tokens) if len(tokens) == len(costs) else None,
         seconds=sum(cost.seconds for cost in costs),

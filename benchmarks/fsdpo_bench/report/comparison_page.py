@@ -53,7 +53,7 @@ def render_comparison(
         shown_positions = [position for index, position in page_keys if index == number]
         decoded_pairs = decode_pairs(pool_a, pool_b, pair, options)
         _add_problems(problem_list, pair, decoded_pairs, shown_positions)
-    models = [measurement_settings(pool, []).model.name for pool in (pool_a, pool_b)]
+    models = [measurement_settings(pool, []).sample.model.name for pool in (pool_a, pool_b)]
     return render_page(
         TEMPLATES_FOLDER / "compare.html",
         problem_list.page_data,

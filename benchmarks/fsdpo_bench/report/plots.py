@@ -35,7 +35,7 @@ def style_class(decoder: str) -> str:
 def accuracy_plot(results: Results) -> str:
     """Draw the accuracy of every decoder by benchmark, over the paper's greedy results."""
     tasks = results.tasks
-    model = results.run.model.name
+    model = results.run.sample.model.name
     labels = published_labels(results)
     n_rows = sum(1 + len(listed_decoders(task)) for task in tasks.values())
     height = 20 + n_rows * _ROW_HEIGHT + len(tasks) * _TASK_GAP + 24

@@ -111,7 +111,7 @@ def page_title(results: Results, date: str) -> str:
             accuracy = decoders[first_decoder].accuracy
             parts.append(name if accuracy is None else f"{name} {100 * accuracy:.1f}")
     numbers = f"{', '.join(parts)} ({first_decoder})"
-    return " · ".join(filter(None, (results.run.model.name, numbers, date)))
+    return " · ".join(filter(None, (results.run.sample.model.name, numbers, date)))
 
 
 def render_markdown(results: Results) -> str:
@@ -144,7 +144,7 @@ def published_rows(results: Results) -> list[dict[str, Any]]:
         for published in published_results_for(task):
             if published.table != "prm" and published.method:
                 values_by_label.setdefault(published.label, {})[task] = published.value
-    model = results.run.model.name
+    model = results.run.sample.model.name
     rows = []
     for label, values in values_by_label.items():
         is_own_backbone = is_backbone(label.partition(" + ")[0], model)

@@ -7,7 +7,7 @@ from fsdpo_train.losses.preference_losses import PairLogprobs, PreferenceLoss
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fsdpo_train.config import PreferenceSpec
+    from fsdpo_train.losses.preference_losses import PreferenceSpec
 
 
 def slic_loss(pairs: PairLogprobs, spec: "PreferenceSpec") -> "Tensor":

@@ -8,7 +8,12 @@ from pydantic import Field
 from fsdpo_data.dataset.schema import replace_column
 from fsdpo_data.dataset.stage import Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import StageEntry
-from fsdpo_data.stages.score import reward_statistics
+from fsdpo_data.stages.score import (
+    RewardRecord,
+    plot_rewards,
+    reward_statistics,
+    summarize_rewards,
+)
 
 
 class UniformOptions(StageOptions):
@@ -26,19 +31,20 @@ class UniformOptions(StageOptions):
 class UniformStage(Stage):
     """Writes ``step_rewards``."""
 
-    spec_key = "uniform"
+    name = "uniform"
+    writes = ("step_rewards",)
 
     reward: float  #: The reward of a step.
 
-    def spec(self):
+    def options(self):
         """Return the options that determine the rewards."""
         return {"reward": self.reward}
 
     def run(self, draft):
-        """Rewrite the solutions, and update the manifest."""
+        """Rewrite the solutions, and count the rewards."""
         draft.rewrite_config("solutions", phase="uniform", transform=self._add_rewards)
         draft.drop_pairs()
-        draft.manifest.rewards = reward_statistics(draft.current_files("solutions"))
+        return self.make_record(reward_statistics(draft.current_files("solutions")))
 
     def _add_rewards(self, table):
         rewards = [[self.reward] * len(steps) for steps in table["completions"].to_pylist()]
@@ -54,6 +60,8 @@ UNIFORM = StageEntry(
     name="uniform",
     options_class=UniformOptions,
     make_stage=make_uniform_stage,
-    writes=("step_rewards",),
+    record=RewardRecord,
+    summarize=summarize_rewards,
+    plot=plot_rewards,
     card_row="| step rewards | {{ reward }} for every step |",
 )

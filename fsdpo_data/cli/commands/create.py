@@ -95,12 +95,12 @@ def decontaminate(options: DecontaminateOptions) -> None:
     """Compare problems with benchmarks, and print the overlap."""
     with progress() as progress_bar:
         report = run_decontaminate(options, progress_bar)
-    for counts in report.counts():
+    for counts in report.counts().benchmarks:
         typer.echo(
-            f"{counts['name']}: {counts['matched_questions']:,} of {counts['questions']:,} "
-            f"questions overlap with {counts['problems']:,} problems; "
-            f"{counts['exact_questions']:,} are identical, "
-            f"{counts['same_answer']:,} have the same answer"
+            f"{counts.name}: {counts.matched_questions:,} of {counts.questions:,} "
+            f"questions overlap with {counts.problems:,} problems; "
+            f"{counts.exact_questions:,} are identical, "
+            f"{counts.same_answer:,} have the same answer"
         )
     n_problems = len(report.problems)
     n_clean = len(report.clean_problems)

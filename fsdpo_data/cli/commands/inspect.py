@@ -22,7 +22,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Seed
-from fsdpo_data.dataset.diff import spec_changes
+from fsdpo_data.dataset.diff import option_changes
 from fsdpo_data.dataset.validate import explain_damage
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
 from fsdpo_data.models.prompts import TEMPLATES, find_template
@@ -172,15 +172,15 @@ def diff(options: DiffOptions) -> None:
     data = api.open_dataset(options.data)
     other = api.open_dataset(options.other)
     differences = data.diff(other)
-    specs = spec_changes(data.path, other.path)
+    changed_options = option_changes(data.path, other.path)
     if options.as_json:
-        values: dict[str, Any] = {"specs": specs}
+        values: dict[str, Any] = {"options": changed_options}
         for config, difference in differences.items():
             values[config] = asdict(difference)
         typer.echo(json.dumps(values, indent=2, ensure_ascii=False))
         return
-    for key, old, new in specs:
-        typer.echo(f"spec {key}: {json.dumps(old)} → {json.dumps(new)}")
+    for key, old, new in changed_options:
+        typer.echo(f"option {key}: {json.dumps(old)} → {json.dumps(new)}")
     for config, difference in differences.items():
         in_both = f"{difference.common:,} in both"
         if not difference:

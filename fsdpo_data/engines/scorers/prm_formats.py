@@ -6,14 +6,15 @@ name and the digest of the format.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import digest
+from fsdpo_data.core.file_model import FileModel
+from fsdpo_data.core.identity import EngineRef, ModelRef, digest
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.toml_tables import FormatTable
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
@@ -49,6 +50,25 @@ _DETECTION_FIELDS = (
 )
 #: The fields without an effect on rewards, which the digest does not cover.
 _FIELDS_WITHOUT_EFFECT = (*_DETECTION_FIELDS, "aggregate")
+
+
+class PrmFormatRef(FileModel):
+    """A reference to a :class:`PrmFormat`."""
+
+    name: str  #: Name of the PRM format.
+    digest: str  #: Digest of its definition.
+    meaning: str  #: Meaning of the step rewards, such as ``probability``.
+
+
+class ScoreSettings(FileModel):
+    """Everything that determines the step rewards of a reward model."""
+
+    prm: ModelRef  #: The reward model.
+    engine: EngineRef  #: The engine that ran the reward model.
+    #: The format of a published PRM; None for a reward model of ``fsdpo-train prm``.
+    prm_format: PrmFormatRef | None = None
+    reference: ModelRef | None = None  #: The reference model of implicit rewards.
+    last_step_only: bool = False  #: Whether the reward model was trained on last steps only.
 
 
 class PrmFormat(Options):
@@ -202,8 +222,9 @@ class PrmFormat(Options):
                 return text
         return fill_fields(self.step, k=str(number), i=str(number - 1), step=text)
 
-    def manifest_entry(self) -> dict[str, str]:
-        """Return the name, the digest and the meaning of the rewards, for a manifest.
+    @property
+    def ref(self) -> PrmFormatRef:
+        """The name, the digest and the meaning of the rewards, as files name the format.
 
         The digest covers the fields that differ from their defaults, without the fields that do
         not change rewards.
@@ -213,7 +234,7 @@ class PrmFormat(Options):
             default = type(self).model_fields[name].default
             if name not in _FIELDS_WITHOUT_EFFECT and value != default:
                 changed_fields[name] = value
-        return {"name": self.name, "digest": digest(changed_fields), "meaning": self.meaning}
+        return PrmFormatRef(name=self.name, digest=digest(changed_fields), meaning=self.meaning)
 
 
 def fill_fields(text: str, **values: str) -> str:
@@ -252,22 +273,6 @@ def get_prm_format(name: str) -> PrmFormat:
         InputError: if the format does not exist, or the file is invalid.
     """
     return PRM_FORMATS.get_row_or_file(name)
-
-
-def format_entry(weights: ResolvedWeights) -> Mapping[str, Any]:
-    """Return what a spec says about a reward model besides its name.
-
-    This is the PRM format and the reference of a published model. For a model of ``fsdpo-train
-    prm`` it is empty, or ``last_step_only``.
-    """
-    if isinstance(weights, TrainedPrm) and weights.last_step_only:
-        return {"last_step_only": True}
-    if not isinstance(weights, PublishedPrm):
-        return {}
-    entry: dict[str, Any] = {"prm_format": weights.prm_format.manifest_entry()}
-    if weights.reference:
-        entry["reference"] = asdict(weights.reference.ref)
-    return entry
 
 
 def default_aggregate(weights: ResolvedWeights) -> str:

@@ -18,6 +18,8 @@ import fsdpo_data as fd
 from fsdpo_data.agreement.kappa import cohen_kappa, kappa_interval, measure_agreement
 from fsdpo_data.agreement.labels import LabellerName
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.dataset.manifest import AnyRecord
+from fsdpo_data.dataset.stage import Stage
 from fsdpo_data.exchange.formats import get_step_label_format
 from fsdpo_data.exchange.step_label_import import import_dataset
 
@@ -111,19 +113,19 @@ def test_the_name_of_a_labeller(tmp_path: Path) -> None:
     assert LabellerName.parse("runs/a:b") == (Path("runs/a:b"), None)
 
 
-class RewardStage:
+class RewardStage(Stage):
     """A stage that writes given step rewards, problem by problem."""
 
-    spec_key = "test-rewards"
-    command = ()
+    name = "test-rewards"
+    writes = ()
 
-    def spec(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         return {}
 
     def check(self, *_: Any) -> None:
         return None
 
-    def run(self, draft: Any) -> None:
+    def run(self, draft: Any) -> AnyRecord:
         from fsdpo_data.dataset.schema import replace_column
 
         def add(table: Any) -> Any:
@@ -135,6 +137,7 @@ class RewardStage:
             return replace_column(table, "step_rewards", rewards)
 
         draft.rewrite_config("solutions", "test", add)
+        return self.make_record()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,9 @@ from pathlib import Path
 import orjson
 from command_line import press_ctrl_c
 from hashes import hashes
-from helpers import TEXTS, build_spec
+from helpers import TEXTS
+
+from fsdpo_data.models.prompts import get_template
 
 #: Runs the command line with a sampler that takes its time, and does not get to the end unless it
 #: takes none: however late Ctrl-C comes, there is something left to do.
@@ -28,7 +30,7 @@ main()
 
 def write_inputs(folder: Path, count: int) -> None:
     problems, recorded = folder / "problems.jsonl", folder / "recorded.jsonl"
-    template = build_spec().template
+    template = get_template("problem")
     with problems.open("wb") as questions, recorded.open("wb") as answers:
         for index in range(count):
             question = f"What is 20 + 22, the {index}th time?"

@@ -13,16 +13,18 @@ import yaml
 from datasets import Features
 from fsdpo_cards.bars import draw_bars, histogram, label_tenths
 from fsdpo_cards.render import combined_licence
-from helpers import small_build
+from helpers import change_samples, read_sample_settings, small_build, stage_counts
 from hub_server import TOKEN, client_env, run_client, running_hub
 from jinja2 import UndefinedError
 from paired_data import SOLUTIONS, paired_dataset
 
 from fsdpo_data.cli.app import app
 from fsdpo_data.cli.printing import print_problem
+from fsdpo_data.core.identity import ModelRef, SourceRef
 from fsdpo_data.dataset.card import dataset_card, dataset_info, distributions
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
+from fsdpo_data.dataset.stage_records import ProblemsRecord
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +99,7 @@ def test_distributions_count_every_row_once(dataset: Path) -> None:
         "Step rewards in other solutions": steps / 2,
         "Pairs by margin (mean reward of chosen minus rejected)": manifest["rows"]["pairs"],
     }
-    negative = manifest["pairs"]["margin"]["negative"]
+    negative = stage_counts(manifest, "pair")["margin"]["negative"]
     assert (
         f"In {negative} pairs the correct solution has the lower reward"
         in (dataset / "README.md").read_text()
@@ -129,14 +131,14 @@ def test_an_undefined_field_is_an_error(dataset: Path, field: str) -> None:
 
 def test_the_card_prints_a_command_from_the_options(dataset: Path) -> None:
     manifest = read_manifest(dataset)
-    manifest.spec.model.revision = "0" * 40
+    change_samples(manifest, model=ModelRef("fixed", "0" * 40))
     command = dataset_card(dataset, manifest).partition("fsdpo-data build")[2].partition("```")[0]
-    assert f"--model {manifest.spec.model.name}@{'0' * 40} \\\n" in command
-    assert f"--samples {manifest.spec.sampling.n} \\\n" in command
+    assert f"--model {read_sample_settings(manifest).model.name}@{'0' * 40} \\\n" in command
+    assert f"--samples {read_sample_settings(manifest).sampling.n} \\\n" in command
     assert command.endswith("  --out runs/data\n")
     words = shlex.split(command.replace("\\\n", ""))
     typer.main.get_command(app).commands["build"].make_context("build", words)  # type: ignore[attr-defined]
-    manifest.spec.sampling.seed = "unknown"
+    change_samples(manifest, unknown_fields=("seed",))
     assert "fsdpo-data build" not in dataset_card(dataset, manifest)
 
 
@@ -164,8 +166,10 @@ def test_bars_and_histograms() -> None:
 
 def test_names_of_models_and_sources_are_no_markup(dataset: Path) -> None:
     manifest = read_manifest(dataset)
-    manifest.spec.model.name = "a<script>alert(1)</script>|`b`"
-    manifest.spec.sources[0].name = "<img src=x>`<b>"
+    change_samples(manifest, model=ModelRef("a<script>alert(1)</script>|`b`", "0"))
+    problems = manifest.get("problems", ProblemsRecord)
+    problems.options.sources = [SourceRef("<img src=x>`<b>", "0", "train")]
+    manifest.put(problems)
     card = dataset_card(dataset, manifest).partition("\n---\n")[2]
     prose = re.sub(r"```.*?```|`[^`\n]*`", "", card, flags=re.S)
     assert "<script" not in prose and "<img" not in prose and "<b>" not in prose

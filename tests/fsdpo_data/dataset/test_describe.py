@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import SILENT, fixed_sampler, problem_set, small_build
+from helpers import SILENT, change_samples, fixed_sampler, problem_set, small_build
 from paired_data import paired_dataset
 
 from fsdpo_data.cli.printing import print_summary
+from fsdpo_data.core.identity import EngineRef
+from fsdpo_data.core.statistics import Interval, Mean
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import TemplateRef
+from fsdpo_data.dataset.stage_records import PairRecord
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
-from fsdpo_data.models.prompts import TEMPLATES
+from fsdpo_data.models.prompts import TEMPLATES, TemplateRef
+from fsdpo_data.stages.score import ScoreRecord
 
 CUT = "over a fifth of the solutions reached the token limit"
 UNSOLVED = "no solution is correct: look at some, and at the prompt template"
@@ -26,11 +30,10 @@ CHANCE = "rewards may rank correct over incorrect solutions no better than chanc
 QUIET = {
     "rows.solutions": 20,
     "statistics.truncated": 0,
-    "statistics.accuracy.n": 20,
-    "statistics.accuracy.correct": 10,
+    "statistics.accuracy": Mean(value=0.5, n=20, ci95=None),
+    "outcomes": {"correct": 10, "incorrect": 10},
     "statistics.mixed_problems": 1,
     "labels": {"steps": 40, "positive": 20, "negative": 20},
-    "pairs.step_weights": None,
 }
 
 
@@ -39,9 +42,20 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return paired_dataset(tmp_path_factory.mktemp("described"))
 
 
+def change_ranking(manifest: Manifest, **fields: Any) -> None:
+    """Change the ranking AUC of a manifest."""
+    scored = manifest.get("score", ScoreRecord)
+    ranking_auc = scored.counts.ranking_auc
+    ranking_auc["mean"] = replace(ranking_auc["mean"], **fields)
+    manifest.put(scored)
+
+
 def make_manifest(dataset: Path, changes: dict[str, Any], ranked: list[float] | None) -> Manifest:
     manifest = read_manifest(dataset)
-    manifest.rewards.ranking_auc["mean"].ci95 = ranked
+    paired = manifest.get("pair", PairRecord)
+    paired.counts.step_weights = None
+    manifest.put(paired)
+    change_ranking(manifest, ci95=Interval(*ranked) if ranked else None)
     for path, value in (QUIET | changes).items():
         part, _, field = path.rpartition(".")
         setattr(attrgetter(part)(manifest) if part else manifest, field, value)
@@ -54,10 +68,10 @@ def make_manifest(dataset: Path, changes: dict[str, Any], ranked: list[float] | 
         ({}, [0.6, 0.8], []),
         ({"statistics.truncated": 4}, None, []),
         ({"statistics.truncated": 5}, None, [CUT]),
-        ({"statistics.accuracy.correct": 1}, None, []),
-        ({"statistics.accuracy.correct": 0}, None, [UNSOLVED]),
+        ({"outcomes": {"correct": 1}}, None, []),
+        ({"outcomes": {"incorrect": 20}}, None, [UNSOLVED]),
         # None is graded: that says nothing of the model.
-        ({"statistics.accuracy.correct": 0, "statistics.accuracy.n": 0}, None, []),
+        ({"outcomes": {}, "statistics.accuracy": Mean(value=None, n=0, ci95=None)}, None, []),
         ({"statistics.mixed_problems": 0}, None, [UNMIXED]),
         ({"labels": {"steps": 20, "positive": 1, "negative": 19}}, None, []),
         ({"labels": {"steps": 21, "positive": 1, "negative": 20}}, None, [NEGATIVE]),
@@ -65,7 +79,6 @@ def make_manifest(dataset: Path, changes: dict[str, Any], ranked: list[float] | 
         ({"labels": {"steps": 20, "unlabelled": 20}}, None, []),
         ({}, [0.501, 0.8], []),
         ({}, [0.5, 0.8], [CHANCE]),
-        ({"rewards": None}, None, []),
     ],
 )
 def test_each_warning_on_both_sides_of_its_limit(
@@ -98,7 +111,7 @@ def test_a_warning_is_no_markup_on_the_card(dataset: Path, monkeypatch: pytest.M
 
 def test_an_area_without_an_interval_has_none(dataset: Path) -> None:
     manifest = make_manifest(dataset, {}, None)
-    manifest.rewards.ranking_auc["mean"].value = 0.75
+    change_ranking(manifest, value=0.75)
     row = dict(summary_rows(manifest))["step rewards"]
     assert "correct over incorrect 0.750 (AUC" in row and "nan" not in row
 
@@ -132,9 +145,9 @@ def test_the_prompt_description(dataset: Path, name: str, api: str | None, endin
     template = TEMPLATES.get(name)
     # The digest of a chat template depends on a tokenizer that is not here.
     digest = template.digest if template and "chat" not in name else "0"
-    manifest.spec.template = TemplateRef(name=name, digest=digest)
+    change_samples(manifest, template=TemplateRef(name=name, digest=digest))
     if api:
-        manifest.spec.engine.api = api
+        change_samples(manifest, engine=EngineRef(name="openai", dtype="auto", api=api))
     assert prompt_description(manifest).startswith(name) and prompt_description(manifest).endswith(
         ending
     )
@@ -142,7 +155,7 @@ def test_the_prompt_description(dataset: Path, name: str, api: str | None, endin
 
 def test_a_template_with_another_digest_has_no_text(dataset: Path) -> None:
     manifest = read_manifest(dataset)
-    manifest.spec.template.digest = "0"
+    change_samples(manifest, template=TemplateRef(name="problem@1", digest="0"))
     assert prompt_description(manifest) == "problem@1"
 
 
@@ -150,7 +163,7 @@ def test_names_in_a_summary_give_a_terminal_no_orders(
     dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifest = read_manifest(dataset)
-    manifest.spec.template.name = "[/]\x1b[2J[bold]"
+    change_samples(manifest, template=TemplateRef(name="[/]\x1b[2J[bold]", digest="0"))
     print_summary(manifest, "pulled")
     out = capsys.readouterr().out
     assert "\x1b" not in out and "[/]" in out and "[bold]" in out

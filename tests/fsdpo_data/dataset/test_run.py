@@ -12,7 +12,11 @@ from fsdpo_data.core.errors import RunMismatchError, StoreError
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.dataset.run import COMPLETIONS_FILE, RunDir, differing_keys
 
-CONFIG: dict[str, Any] = {"sampling": {"n": 2, "temperature": 0.8, "stop": ("x",)}, "model": "m"}
+N_SAMPLES = 2
+CONFIG: dict[str, Any] = {
+    "sampling": {"n": N_SAMPLES, "temperature": 0.8, "stop": ("x",)},
+    "model": "m",
+}
 
 
 def record(problem_id: str, text: str = "a") -> tuple[str, str, list[Completion]]:
@@ -20,19 +24,19 @@ def record(problem_id: str, text: str = "a") -> tuple[str, str, list[Completion]
 
 
 def start_run(path: Path, *ids: str) -> Path:
-    with RunDir.open(path, CONFIG, resume=False) as run:
+    with RunDir.open(path, CONFIG, n_samples=N_SAMPLES, resume=False) as run:
         run.append([record(record_id) for record_id in ids])
     return path
 
 
 def read_run(path: Path) -> tuple[list[str], int]:
-    with RunDir.open(path, CONFIG, resume=True) as run:
+    with RunDir.open(path, CONFIG, n_samples=N_SAMPLES, resume=True) as run:
         return list(run.line_spans), run.incomplete_lines
 
 
 def test_records_are_found_again(tmp_path: Path) -> None:
     run_dir = start_run(tmp_path / "run", "p1", "p2")
-    with RunDir.open(run_dir, CONFIG, resume=True) as run:
+    with RunDir.open(run_dir, CONFIG, n_samples=N_SAMPLES, resume=True) as run:
         start, length = run.line_spans["p2"]
         line = run.completions_path.read_bytes()[start : start + length]
     assert json.loads(line)["prompt"] == "prompt of p2"
@@ -61,7 +65,7 @@ def test_damage_costs_only_what_it_hit(
     path = start_run(tmp_path / "run", "p1", "p2") / COMPLETIONS_FILE
     path.write_bytes(damage(path.read_bytes()))
     assert read_run(tmp_path / "run") == (left, torn)
-    with RunDir.open(tmp_path / "run", CONFIG, resume=True) as run:
+    with RunDir.open(tmp_path / "run", CONFIG, n_samples=N_SAMPLES, resume=True) as run:
         run.append([record("p9")])
     assert read_run(tmp_path / "run")[0] == [*left, "p9"]
 
@@ -80,7 +84,7 @@ def test_another_config_is_refused_with_the_keys_that_differ(tmp_path: Path) -> 
     other = {"sampling": {**CONFIG["sampling"], "temperature": 1.0}, "model": "n"}
     with (
         pytest.raises(RunMismatchError) as caught,
-        RunDir.open(tmp_path / "run", other, resume=True),
+        RunDir.open(tmp_path / "run", other, n_samples=N_SAMPLES, resume=True),
     ):
         pass
     assert "model: 'm' in the run, 'n' now" in str(caught.value)
@@ -92,7 +96,7 @@ def test_resuming_needs_the_option(tmp_path: Path) -> None:
     start_run(tmp_path / "run", "p1")
     with (
         pytest.raises(RunMismatchError, match="`resume=True`, choose another `out`, or delete"),
-        RunDir.open(tmp_path / "run", CONFIG, resume=False),
+        RunDir.open(tmp_path / "run", CONFIG, n_samples=N_SAMPLES, resume=False),
     ):
         pass
 
@@ -101,7 +105,7 @@ def test_a_directory_of_other_files_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("dear")
     with (
         pytest.raises(RunMismatchError, match=r"thesis\.tex"),
-        RunDir.open(tmp_path, CONFIG, resume=True),
+        RunDir.open(tmp_path, CONFIG, n_samples=N_SAMPLES, resume=True),
     ):
         pass
     assert (tmp_path / "thesis.tex").read_text() == "dear"
@@ -109,9 +113,9 @@ def test_a_directory_of_other_files_is_left_alone(tmp_path: Path) -> None:
 
 def test_two_writers_are_one_too_many(tmp_path: Path) -> None:
     with (
-        RunDir.open(tmp_path / "run", CONFIG, resume=False),
+        RunDir.open(tmp_path / "run", CONFIG, n_samples=N_SAMPLES, resume=False),
         pytest.raises(StoreError, match="another process is writing"),
-        RunDir.open(tmp_path / "run", CONFIG, resume=True),
+        RunDir.open(tmp_path / "run", CONFIG, n_samples=N_SAMPLES, resume=True),
     ):
         pass
 
@@ -120,13 +124,13 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("")
     with (
         pytest.raises(StoreError, match="a file is in the way; choose another `out`"),
-        RunDir.open(tmp_path / "run", CONFIG, resume=False),
+        RunDir.open(tmp_path / "run", CONFIG, n_samples=N_SAMPLES, resume=False),
     ):
         pass
 
 
 def test_lone_surrogates_are_stored_as_replacement_characters(tmp_path: Path) -> None:
-    with RunDir.open(tmp_path / "run", CONFIG, resume=False) as run:
+    with RunDir.open(tmp_path / "run", CONFIG, n_samples=N_SAMPLES, resume=False) as run:
         run.append([record("p1", "a\ud800b\x00😀")])
         raw = json.loads(run.completions_path.read_bytes())
     assert raw["completions"][0]["text"] == "a\ufffdb\x00😀"

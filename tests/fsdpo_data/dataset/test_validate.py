@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers import seal_json, small_build
+from helpers import seal_json, small_build, stage_counts, stage_options
 from paired_data import paired_dataset
 
 from fsdpo_data.answers.grader import GRADER_NAME
@@ -21,10 +21,11 @@ from fsdpo_data.api import open_dataset
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import NO_PROGRESS, LineProgress
+from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.diff import diff_datasets
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import arrow_schema
-from fsdpo_data.dataset.stage import derive_dataset
+from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.export import export
 from fsdpo_data.pairs.best_worst import PairSpec
@@ -205,7 +206,7 @@ def test_a_manifest_names_files_of_its_dataset_only(dataset: Path, path: str) ->
         ({"rows": None}, r"rows: Input should be an object"),
         ({"made_by": ...}, r"made_by: Field required"),
         ({"labels": {"steps": "many"}}, r"labels\.steps: Input should be a valid integer"),
-        ({"statistics": {}}, r"statistics\.accuracy: Field required; .* and 3 more"),
+        ({"statistics": {}}, r"statistics\.accuracy: Field required; .* and 4 more"),
         ({"cost": {"tokens": 1, "prm_calls": 0, "seconds": math.inf}}, r"cost\.seconds"),
     ],
 )
@@ -220,33 +221,35 @@ def test_an_incomplete_manifest_is_named_not_traced(
 
 
 @pytest.mark.parametrize(
-    ("section", "field", "key"),
+    ("stage", "field", "key"),
     [
-        ("pairs", "length", "rejected_characters"),
-        ("pairs", "length", "rejected_tokens"),
-        ("pairs", "length", "chosen_longer"),
-        ("rewards", "ranking_auc", "mean"),
+        ("pair", "length", "rejected_characters"),
+        ("pair", "length", "rejected_tokens"),
+        ("pair", "length", "chosen_longer"),
+        ("score", "ranking_auc", "mean"),
     ],
 )
 def test_statistics_without_a_key_that_summaries_read_are_refused(
-    tmp_path: Path, section: str, field: str, key: str
+    tmp_path: Path, stage: str, field: str, key: str
 ) -> None:
     dataset = paired_dataset(tmp_path)
     manifest = json.loads((dataset / "manifest.json").read_text())
-    values = manifest[section][field]
+    values = stage_counts(manifest, stage)[field]
     unit = key.removeprefix("rejected_")
     if unit != key:
         values |= {f"chosen_{unit}": 1.0}
         values.pop("chosen_tokens" if unit == "characters" else "", None)
     values.pop(key, None)
     (dataset / "manifest.json").write_text(seal_json(manifest))
-    with pytest.raises(SchemaError, match=f"is not a manifest: .*lacks {key}"):
-        read_manifest(dataset)
+    message = rf"is not a manifest: stages\.{stage}\.counts.*lacks {key}"
+    for read in (validate, lambda root: summary_rows(read_manifest(root))):
+        with pytest.raises(SchemaError, match=message):
+            read(dataset)
 
 
 def test_unknown_fields_of_newer_releases_are_preserved(dataset: Path, tmp_path: Path) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text())
-    manifest["spec"]["sampling"]["min_p"] = 0
+    stage_options(manifest, "sample")["sampling"]["min_p"] = 0
     text = seal_json(manifest | {"later": {"x": [1, 1.0, None]}})
     text = json.dumps(json.loads(text), indent=2) + "\n"
     (dataset / "manifest.json").write_text(text)
@@ -277,9 +280,9 @@ def test_no_path_is_a_pattern_and_no_stray_file_is_read(tmp_path: Path, name: st
     [
         ("statistics", "truncated", 1),
         ("cost", "tokens", 1),
-        ("spec", "seed", float("nan")),
-        ("spec", "segmenter", "newline@1"),
-        ("spec", "later", "word"),
+        ("sample", "seed", float("nan")),
+        ("sample", "segmenter", "newline@1"),
+        ("sample", "later", "word"),
     ],
 )
 def test_no_edit_of_a_manifest_goes_unnoticed(
@@ -287,7 +290,8 @@ def test_no_edit_of_a_manifest_goes_unnoticed(
 ) -> None:
     file = dataset / "manifest.json"
     manifest = json.loads(file.read_text())
-    manifest[part][field] = value
+    values = stage_options(manifest, part) if part == "sample" else manifest[part]
+    values[field] = value
     file.write_text(json.dumps(manifest))
     for read in (read_manifest, validate):
         with pytest.raises(SchemaError, match="was changed since it was sealed"):
@@ -369,10 +373,10 @@ def test_nulls_are_named_also_by_commands_that_fail_on_them(
 
 def test_a_manifest_without_the_split_of_a_source_is_refused(dataset: Path) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text())
-    del manifest["spec"]["sources"][0]["split"]
+    del stage_options(manifest, "problems")["sources"][0]["split"]
     (dataset / "manifest.json").write_text(seal_json(manifest))
-    with pytest.raises(SchemaError, match=r"spec\.sources\.0\.split: Field required"):
-        read_manifest(dataset)
+    with pytest.raises(SchemaError, match=r"stages\.problems\.options\.sources\.0\.split: Field"):
+        validate(dataset)
 
 
 def test_decontamination_names_nulls_in_sealed_answers(dataset: Path, tmp_path: Path) -> None:

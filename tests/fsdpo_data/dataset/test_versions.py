@@ -22,11 +22,10 @@ from paired_data import paired_dataset
 from fsdpo_data.cli.app import main
 from fsdpo_data.core.errors import SchemaError, StoreError
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets, spec_changes
-from fsdpo_data.dataset.manifest import files_digest, read_manifest
-from fsdpo_data.dataset.manifest_sections import FileEntry
+from fsdpo_data.dataset.derive import derive_dataset
+from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets, option_changes
+from fsdpo_data.dataset.manifest import FileEntry, files_digest, read_manifest
 from fsdpo_data.dataset.schema import SCHEMA_VERSION, VERSION_KEY, read_table
-from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.publish.pull import pull_dataset
@@ -114,7 +113,9 @@ def test_equal_datasets_do_not_differ(tmp_path: Path) -> None:
         "solutions": make_diff(12, *SOLUTION_CHANGES),
         "pairs": make_diff(12, "rewritten", "rescored"),
     }
-    assert not any(diff_datasets(dataset, dataset).values()) and not spec_changes(dataset, dataset)
+    assert not any(diff_datasets(dataset, dataset).values()) and not option_changes(
+        dataset, dataset
+    )
 
 
 def test_other_rewards_and_other_problems(tmp_path: Path) -> None:
@@ -127,8 +128,8 @@ def test_other_rewards_and_other_problems(tmp_path: Path) -> None:
     assert differences["pairs"] == ConfigDiff(4, 0, 12, {"rewritten": 0, "rescored": 12})
     back = diff_datasets(second, first)
     assert (back["problems"].added, back["problems"].removed) == (0, 1)
-    keys = [key for key, _, _ in spec_changes(first, second)]
-    assert keys == ["problems.count", "problems.digest", "score.prm.revision"]
+    keys = [key for key, _, _ in option_changes(first, second)]
+    assert keys == ["problems.digest", "score.prm.revision"]
 
 
 def test_pairs_come_and_go(tmp_path: Path) -> None:
@@ -158,7 +159,7 @@ def test_the_command(
     out = run("diff", tmp_path / "p/built", pairs)
     assert "solutions: 0 added, 0 removed, 12 rescored  (12 in both)" in out
     assert "problems: 3 in both" in out
-    assert 'spec pair: null → {"aggregate": "mean"' in out
+    assert 'option pair: null → {"top": 2, "aggregate": "mean"' in out
     counts = json.loads(run("diff", tmp_path / "run", pairs, "--json"))
     assert counts["solutions"]["common"] == 12
     assert counts["solutions"]["changed"]["rewritten"] == 12

@@ -25,6 +25,7 @@ from fsdpo_data.engines.scorers.critiques import (
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PublishedPrm
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, Template
+from fsdpo_data.stages.score import ScoreRecord
 
 PROCESSBENCH, THINKPRM = PRM_FORMATS["processbench"], PRM_FORMATS["thinkprm"]
 
@@ -186,8 +187,8 @@ def test_a_judge_scores_a_dataset_like_a_reward_model(
     code, _, err = run(capsys, *line)
     assert code == 0, err
     manifest = validate(tmp_path / "out")
-    assert manifest.rewards is not None and manifest.rewards.scored == 0
-    score_spec: Any = manifest.spec.score
+    assert manifest.get("score", ScoreRecord).counts.scored == 0
+    score_spec: Any = manifest.get("score", ScoreRecord).options
     assert (score_spec.prm_format.name, score_spec.prm_format.meaning) == (
         "short.toml",
         "probability",

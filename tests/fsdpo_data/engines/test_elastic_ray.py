@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import build_spec, problem_set, small_build
+from helpers import problem_set, sample_settings, small_build
 
 from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.identity import ModelRef
@@ -86,7 +86,7 @@ def test_replicas_follow_the_nodes_and_the_bytes_stay_the_same(
 ) -> None:
     """Nodes join and leave until none is left, and the resumed run has the bytes of one process."""
     n_replicas = MAX_CONSECUTIVE_DEATHS + 1  # of the second node, which all die at the same time
-    source, spec = problem_set(60), build_spec(2)
+    source, spec = problem_set(60), sample_settings(2)
     out = tmp_path / "elastic"
 
     def make_pool() -> ReplicaPool:
@@ -95,7 +95,7 @@ def test_replicas_follow_the_nodes_and_the_bytes_stay_the_same(
     one_gpu = cluster.add_node(num_cpus=1, num_gpus=1)
     pool = make_pool()
     threads = ThreadPoolExecutor(max_workers=1)
-    run = threads.submit(small_build, out, source, spec=spec, make_sampler=lambda: pool)
+    run = threads.submit(small_build, out, source, sampling=spec, make_sampler=lambda: pool)
     wait_until(lambda: log_lines(tmp_path) == [2], run)
     assert pool.replica_count == 1
     many_gpus = cluster.add_node(num_cpus=n_replicas, num_gpus=n_replicas)
@@ -110,9 +110,9 @@ def test_replicas_follow_the_nodes_and_the_bytes_stay_the_same(
     threads.shutdown()
     cluster.add_node(num_cpus=1, num_gpus=1)
     (tmp_path / "gate").touch()
-    small_build(out, source, spec=spec, make_sampler=make_pool, resume=True)
+    small_build(out, source, sampling=spec, make_sampler=make_pool, resume=True)
     # Each removed replica had answered one prompt, and had begun another one.
     assert sum(log_lines(tmp_path)) == 60 + 1 + n_replicas
     expected = tmp_path / "expected"
-    small_build(expected, source, spec=spec, make_sampler=lambda: GatedSampler(str(tmp_path)))
+    small_build(expected, source, sampling=spec, make_sampler=lambda: GatedSampler(str(tmp_path)))
     assert parquet_bytes(out) == parquet_bytes(expected)

@@ -14,13 +14,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers import read_sample_settings
 
 from fsdpo_data.core import plugins
 from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import NO_PROGRESS
-from fsdpo_data.dataset.stage import derive_dataset
+from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.engines import ray as ray_engine
 from fsdpo_data.engines.load import _load_sampler_here
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
@@ -31,7 +32,7 @@ from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
-from fsdpo_data.stages.score import make_score_stage
+from fsdpo_data.stages.score import ScoreRecord, ScoreStage
 
 SOURCE = '''"""A sampler and a scorer."""
 from fsdpo_data.core.sampling import Completion
@@ -86,12 +87,12 @@ def test_a_build_and_its_scores(plugin: Path, checkpoint: Path, tmp_path: Path) 
         BuildOptions, {"engine": "parrot", "limit": 3, "samples": 2, "out": tmp_path / "built"}
     )
     out, built = run_build(options, NO_PROGRESS)
-    assert built.spec.engine.name == "parrot"
-    stage = make_score_stage(resolve_reward_model(str(checkpoint), ScorerOptions(engine="short")))
+    assert read_sample_settings(built).engine.name == "parrot"
+    stage = ScoreStage(resolve_reward_model(str(checkpoint), ScorerOptions(engine="short")))
 
     scored = derive_dataset(out, tmp_path / "scored", [stage], progress=NO_PROGRESS)
-    assert scored.rewards is not None and scored.rewards.scored == 6
-    assert scored.spec.score is not None and scored.spec.score.engine.name == "short"
+    assert scored.get("score", ScoreRecord).counts.scored == 6
+    assert scored.get("score", ScoreRecord).options.engine.name == "short"
 
 
 def test_a_scorer_recognises_its_checkpoint(plugin: Path, checkpoint: Path) -> None:

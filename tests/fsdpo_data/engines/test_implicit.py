@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers import small_build
+from helpers import small_build, stage_counts, stage_options
 from random_model import save_random_model
 
 torch = pytest.importorskip("torch")
@@ -122,9 +122,11 @@ def test_policy_and_reference_on_the_command_line(
     assert code == 0, err
     assert "(PRM format implicit). For a renamed copy of a published model" in " ".join(err.split())
     assert "such as --prm-format eurus. The manifest records the format." in " ".join(err.split())
-    score_spec = json.loads((tmp_path / "out/manifest.json").read_text())["spec"]["score"]
+    score_spec = stage_options(json.loads((tmp_path / "out/manifest.json").read_text()), "score")
     assert score_spec["prm_format"]["meaning"] == "log-ratio of two policies"
-    manifest_rewards = json.loads((tmp_path / "out/manifest.json").read_text())["rewards"]
+    manifest_rewards = stage_counts(
+        json.loads((tmp_path / "out/manifest.json").read_text()), "score"
+    )
     evidence = "reference model, and no name of a published model"
     assert manifest_rewards["format_evidence"] == evidence
     assert score_spec["reference"]["name"] == models[1].name

@@ -13,6 +13,7 @@ from typing import Any
 import openai_server
 import pytest
 from fsdpo_bench.cli.app import app as bench
+from helpers import read_sample_settings
 from openai_server import Script, says, sends, serving
 from typer.testing import CliRunner
 
@@ -22,6 +23,7 @@ from fsdpo_data.core import http_client
 from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.http_client import retry_delay
+from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.validate import validate
@@ -271,8 +273,8 @@ def test_completions_received_before_a_server_dies_are_kept(
     assert len(script.requests) == 3
     manifest = validate(out)
     engine = {"api": "completions", "dtype": "auto", "name": "openai", "seeds": "not guaranteed"}
-    assert manifest.spec.engine.to_dict() == engine
-    assert manifest.spec.model.to_dict() == {"name": "tiny", "revision": "served"}
+    assert read_sample_settings(manifest).engine.to_dict() == engine
+    assert read_sample_settings(manifest).model == ModelRef("tiny", "served")
     written = b"".join(path.read_bytes() for path in out.rglob("*") if path.is_file())
     assert KEY.encode() not in written and url.encode() not in written
 
@@ -310,7 +312,7 @@ def test_labelling_and_benchmarks_with_a_server(script: Script, url: str, tmp_pa
     line = ["label", str(out), "--rollouts", "2", "--out", str(tmp_path / "labels"), *server]
     labelled = CliRunner().invoke(app, line)
     assert labelled.exit_code == 0, labelled.output
-    assert validate(tmp_path / "labels").spec.labels is not None
+    assert validate(tmp_path / "labels").has_stage("label")
     line = ["run", "--task", "embedded", "--limit", "3", "--model", "tiny", *server]
     result = CliRunner().invoke(bench, [*line, "--out", str(tmp_path / "bench")])
     assert result.exit_code == 0, result.output

@@ -543,7 +543,7 @@ def test_a_prm_format_from_a_file(tmp_path: Path) -> None:
         "{prompt}",
         True,
     )
-    assert mine.manifest_entry()["digest"] != PRM_FORMATS["trl"].manifest_entry()["digest"]
+    assert mine.ref.digest != PRM_FORMATS["trl"].ref.digest
     (tmp_path / "odd.toml").write_text('marks = "x"\n')
     with pytest.raises(InputError, match=r"the PRM format odd\.toml has unknown keys: marks"):
         get_prm_format(str(tmp_path / "odd.toml"))
@@ -560,16 +560,14 @@ def test_the_default_aggregate_of_best_of_n() -> None:
     assert {name for name, aggregate in aggregates.items() if aggregate != "min"} == {"skywork"}
     skywork = PRM_FORMATS["skywork"]
     assert skywork.aggregate == "mean"
-    assert skywork.replace(aggregate="min").manifest_entry() == skywork.manifest_entry()
+    assert skywork.replace(aggregate="min").ref == skywork.ref
     with pytest.raises(InputError, match="aggregate"):
         skywork.replace(aggregate="median")
 
 
 def test_the_digests_of_prm_formats_are_stable() -> None:
     """Manifests record the digests of PRM formats, so formats are added but never edited."""
-    entries = {
-        name: PRM_FORMATS[name].manifest_entry() for name in ("qwen", "math-shepherd", "pure")
-    }
+    entries = {name: PRM_FORMATS[name].ref.to_dict() for name in ("qwen", "math-shepherd", "pure")}
     assert entries == {
         "qwen": {"name": "qwen", "digest": "1075c0996c1e45d9f7cc", "meaning": "probability"},
         "math-shepherd": {

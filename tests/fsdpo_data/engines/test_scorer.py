@@ -10,7 +10,15 @@ from typing import Any
 
 import polars as pl
 import pytest
-from helpers import RIGHT, WRONG, problem_set, small_build
+from helpers import (
+    RIGHT,
+    WRONG,
+    problem_set,
+    reward_model,
+    small_build,
+    stage_counts,
+    stage_options,
+)
 from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model, save_random_prm
 
@@ -21,7 +29,7 @@ from scored import REF, solutions, worst  # noqa: E402
 
 from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError  # noqa: E402
 from fsdpo_data.core.progress import LineProgress  # noqa: E402
-from fsdpo_data.dataset.stage import derive_dataset  # noqa: E402
+from fsdpo_data.dataset.derive import derive_dataset  # noqa: E402
 from fsdpo_data.dataset.validate import validate  # noqa: E402
 from fsdpo_data.engines.choose_engine import resolve_engine  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
@@ -219,7 +227,7 @@ TABLE = TableScorer({RIGHT: [0.75, 0.875], WRONG: [0.5, 0.125], "I do not know":
 
 
 def score_dataset(source: Path, out: Path, scorer: Any = TABLE, **options: Any) -> dict[str, Any]:
-    stage = ScoreStage(scorer.model, {"name": "table", "dtype": "auto"}, lambda: scorer)
+    stage = ScoreStage(reward_model(scorer.model, lambda: scorer))
     manifest = derive_dataset(source, out, [stage], progress=LineProgress(), **options)
     assert validate(out) == manifest
     return manifest.to_dict()
@@ -232,10 +240,10 @@ def test_a_scored_dataset(tmp_path: Path) -> None:
     assert rows["step_rewards"].to_list()[:4] == [[0.75, 0.875], [0.5, 0.125], [0.25], []]
     source_rows = pl.read_parquet(tmp_path / "run/solutions/*.parquet")
     assert rows.drop("step_rewards").equals(source_rows.drop("step_rewards"))
-    assert manifest["spec"]["score"]["prm"] == {"name": "table", "revision": "0"}
-    assert manifest["cost"]["prm_calls"] == 12 and manifest["rewards"]["unscored"] == 0
-    assert manifest["rewards"]["ranking_auc"]["mean"]["value"] == 1
-    assert manifest["rewards"]["mean_correct"] == 0.8125
+    assert stage_options(manifest, "score")["prm"] == {"name": "table", "revision": "0"}
+    assert manifest["cost"]["prm_calls"] == 12 and stage_counts(manifest, "score")["unscored"] == 0
+    assert stage_counts(manifest, "score")["ranking_auc"]["mean"]["value"] == 1
+    assert stage_counts(manifest, "score")["mean_correct"] == 0.8125
 
 
 def test_the_scorer_receives_the_question(tmp_path: Path) -> None:
@@ -256,8 +264,11 @@ def test_a_too_long_solution_has_no_rewards(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
     table = TableScorer({RIGHT: None, WRONG: [0.5, 0.5], "I do not know": [0.25], "": []})
     manifest = score_dataset(tmp_path / "run", tmp_path / "scored", table)
-    assert manifest["rewards"]["unscored"] == 3 and manifest["rewards"]["scored"] == 9
-    assert manifest["rewards"]["ranking_auc"]["mean"]["value"] is None
+    assert (
+        stage_counts(manifest, "score")["unscored"] == 3
+        and stage_counts(manifest, "score")["scored"] == 9
+    )
+    assert stage_counts(manifest, "score")["ranking_auc"]["mean"]["value"] is None
 
 
 def test_scoring_again_drops_the_old_pairs(tmp_path: Path) -> None:
@@ -266,7 +277,9 @@ def test_scoring_again_drops_the_old_pairs(tmp_path: Path) -> None:
     derive_dataset(tmp_path / "a", tmp_path / "b", [PairStage(PairSpec())], progress=LineProgress())
     manifest = score_dataset(tmp_path / "b", tmp_path / "c")
     assert not (tmp_path / "c/pairs").exists()
-    assert manifest["rows"]["pairs"] == 0 and "pair" not in manifest["spec"]
+    assert manifest["rows"]["pairs"] == 0 and "pair" not in [
+        entry["name"] for entry in manifest["stages"]
+    ]
 
 
 def test_a_run_stopped_between_files_continues_with_the_next_file(
@@ -306,8 +319,8 @@ def test_the_command_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFix
     code, out, _ = run(capsys, *command_line)
     assert code == 0 and "step rewards" in out
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
-    assert manifest["spec"]["score"]["prm"]["name"] == model.name
-    assert manifest["spec"]["score"]["prm"]["revision"].startswith("sha256:")
+    assert stage_options(manifest, "score")["prm"]["name"] == model.name
+    assert stage_options(manifest, "score")["prm"]["revision"].startswith("sha256:")
     code, _, err = run(capsys, *command_line)
     assert code == 1 and "already holds this run. Continue it with --resume" in err
     code, _, err = run(capsys, "score", str(tmp_path), "--prm", str(model), "--out", "x")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers import read_sample_settings
 from near import TIE, gap
 
 from fsdpo_data.core.sampling import Completion, SamplingSpec
@@ -150,7 +151,7 @@ def check_dataset(root: Path, rows: int) -> None:
 
     from fsdpo_data.dataset.validate import validate
 
-    assert validate(root).spec.engine.name == "vllm"
+    assert read_sample_settings(validate(root)).engine.name == "vllm"
     cache = str(root.parent / "cache")
     assert (
         datasets.load_dataset(str(root), "solutions", split="train", cache_dir=cache).num_rows

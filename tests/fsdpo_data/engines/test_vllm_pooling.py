@@ -30,6 +30,7 @@ from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ConnectionOptions, ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.stages.score import ScoreRecord
 
 #: Seconds that the server may need to start on a busy machine.
 START_TIMEOUT_SECONDS = 400
@@ -176,7 +177,7 @@ def test_a_build_is_scored_by_a_server(tmp_path: Path, capsys: pytest.CaptureFix
         code, _, err = run(capsys, *line, "--base-url", url, "--out", str(tmp_path / "scored"))
     assert code == 0, err
     manifest = validate(tmp_path / "scored")
-    assert manifest.rewards is not None and manifest.rewards.scored > 0
+    assert manifest.get("score", ScoreRecord).counts.scored > 0
 
 
 def test_a_wrong_key_and_another_model_are_named(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers import build_spec
+from helpers import build_job, reward_model, sample_settings
 from random_model import save_random_model, save_random_prm
 
 from fsdpo_data.problems.load import load_problems
+from fsdpo_data.stages.score import ScoreRecord
 
 # vLLM's own imports warn.
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
@@ -44,7 +45,7 @@ def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) 
     from fsdpo_data.engines.scorers.vllm import VllmPrmScorer
     from fsdpo_data.engines.weights import resolve_prm
     from fsdpo_data.models.resolve import resolve_weights
-    from fsdpo_data.stages.sample import BuildJob, build
+    from fsdpo_data.stages.sample import build
     from fsdpo_data.stages.score import ScoreStage
 
     old_engines = engines()
@@ -62,11 +63,11 @@ def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) 
         return VllmPrmScorer(prm, ScorerOptions())
 
     source = load_problems(["embedded"], limit=8)
-    stage = ScoreStage(prm.ref, {"name": "vllm", "dtype": "auto"}, scorer)
-    job = BuildJob(build_spec(max_tokens=128), source, sampler)
+    stage = ScoreStage(reward_model(prm.ref, scorer, "vllm"))
+    job = build_job(source, sampler, sample_settings(max_tokens=128))
     manifest = build(job, tmp_path / "run", [stage], progress=LineProgress())
     assert alive[0] > 0 and alive[1:] == [0]
-    assert manifest.rewards is not None and manifest.rewards.scored == 32
+    assert manifest.get("score", ScoreRecord).counts.scored == 32
 
 
 def test_a_judge_runs_on_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +89,7 @@ def test_a_judge_runs_on_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     code, _, err = run(capsys, *line, *run_on, str(tmp_path / "scored"))
     assert code == 0, err
     manifest = validate(tmp_path / "scored")
-    assert manifest.rewards is not None and manifest.rewards.scored == 0
+    assert manifest.get("score", ScoreRecord).counts.scored == 0
 
 
 def engines() -> set[int]:

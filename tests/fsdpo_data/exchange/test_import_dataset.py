@@ -10,13 +10,21 @@ from typing import Any
 import polars as pl
 import pytest
 from command_line import run
-from helpers import derive, small_build
+from helpers import (
+    derive,
+    quarantine_counts,
+    reward_model,
+    small_build,
+    stage_counts,
+    stage_options,
+)
 from paired_data import paired_dataset
 
 from fsdpo_data import api
 from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError
 from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.dataset.schema import arrow_schema, write_parquet
+from fsdpo_data.dataset.stage_records import ProblemsRecord
 from fsdpo_data.dataset.validate import check_invariants, validate
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.exchange.export import export
@@ -25,6 +33,7 @@ from fsdpo_data.exchange.step_label_import import import_dataset, import_rows
 from fsdpo_data.publish.push import RemoteState, plan_push
 from fsdpo_data.stages import sample
 from fsdpo_data.stages.grade import GradeStage
+from fsdpo_data.stages.import_labels import ImportRecord
 from fsdpo_data.stages.score import ScoreStage
 
 PRM800K = get_step_label_format("prm800k")
@@ -81,10 +90,13 @@ def test_training_reads_the_same_labels_from_the_dataset_as_from_rows(
     import_rows(file, get_step_label_format(name), tmp_path / "rows.jsonl")
     manifest, result = import_dataset(file, get_step_label_format(name), tmp_path / "sealed")
     assert validate(tmp_path / "sealed") == manifest
-    assert manifest.spec.sources[0].revision == f"sha256:{file_sha256(file)}"
-    assert manifest.spec.step_labels is not None and manifest.spec.step_labels.format == name
-    assert manifest.step_labels is not None
-    assert manifest.step_labels.right + manifest.step_labels.wrong == result.steps.total()
+    assert (
+        manifest.get("problems", ProblemsRecord).options.sources[0].revision
+        == f"sha256:{file_sha256(file)}"
+    )
+    record = manifest.get("import", ImportRecord)
+    assert record.options.format == name
+    assert record.counts.right + record.counts.wrong == result.steps.total()
     rows = training_rows(tmp_path / "sealed")
     assert rows and rows == training_rows(tmp_path / "rows.jsonl")
 
@@ -93,7 +105,7 @@ def test_the_solutions_of_a_problem_are_together_with_labels_and_ratings(tmp_pat
     source = write_prm800k(tmp_path / "source.jsonl")
     manifest, _ = import_dataset(source, PRM800K, tmp_path / "out")
     assert manifest.rows.problems == 2 and manifest.rows.solutions == 3
-    assert manifest.quarantined.keys() == {"the row does not have the format prm800k"}
+    assert quarantine_counts(manifest).keys() == {"the row does not have the format prm800k"}
     assert len((tmp_path / "out/quarantine.jsonl").read_text().splitlines()) == 1
     first, second, third = solutions(tmp_path / "out")
     assert first["problem_id"] == second["problem_id"] != third["problem_id"]
@@ -161,7 +173,10 @@ def test_commands_work_on_imported_labels(
     assert "# Step labels of source.jsonl (prm800k)" in card and "wrote the solutions" not in card
     assert "list: float64" in card and "Steps by imported label" in card
     scored = derive(tmp_path / "out", tmp_path / "scored", make_score_stage())
-    assert scored["rewards"]["scored"] == 3 and scored["spec"]["step_labels"]["format"] == "prm800k"
+    assert (
+        stage_counts(scored, "score")["scored"] == 3
+        and stage_options(scored, "import")["format"] == "prm800k"
+    )
     assert solutions(tmp_path / "scored")[0]["step_labels"] == [1, 1, 0]
     plan = plan_push(Path(out), "org/name", branch="main", remote=RemoteState())
     assert {content.path.partition("/")[0] for content in plan.uploads} >= {
@@ -173,7 +188,7 @@ def test_commands_work_on_imported_labels(
 
 
 def make_score_stage() -> ScoreStage:
-    return ScoreStage(ModelRef("m", "0"), {"name": "m", "dtype": "auto"}, Constant)
+    return ScoreStage(reward_model(ModelRef("m", "0"), Constant, "m"))
 
 
 def test_an_interrupted_import_ends_in_the_same_bytes(

@@ -8,7 +8,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from fsdpo_cards.dataset import policy_argument
+from fsdpo_cards.dataset import policy_argument, stage_entries
+from helpers import quarantine_counts, read_sample_settings, stage_options
 from made_runs import written
 from recorded_imports import import_file, lines
 from recorded_rows import EXAMPLES, RIGHT, WRONG, lighteval
@@ -19,6 +20,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SourceRow
+from fsdpo_data.dataset.stage_records import ProblemsRecord
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.exchange.formats import (
     FORMATS,
@@ -41,8 +43,8 @@ def test_every_format_is_imported(tmp_path: Path, name: str) -> None:
     assert {row["gold"] for row in rows} == {"4"}
     token_counts = [row["n_tokens"] for row in rows]
     assert token_counts == ([3, 1] if name == "lighteval" else [None, None])
-    assert manifest.cost.tokens == (4 if name == "lighteval" else "unknown")
-    assert manifest.rows.solutions == 2 and not manifest.quarantined
+    assert manifest.cost.tokens == (4 if name == "lighteval" else None)
+    assert manifest.rows.solutions == 2 and not quarantine_counts(manifest)
 
 
 def test_every_format_has_example_rows() -> None:
@@ -72,7 +74,7 @@ def test_samples_of_one_problem_may_be_in_several_files(tmp_path: Path) -> None:
         ("2+2?", 1),
         ("3+3?", 0),
     ]
-    assert manifest.spec.sampling.n == 2
+    assert read_sample_settings(manifest).sampling.n == 2
 
 
 def test_options_and_fields_reach_the_manifest_and_other_values_are_unknown(tmp_path: Path) -> None:
@@ -84,16 +86,16 @@ def test_options_and_fields_reach_the_manifest_and_other_values_are_unknown(tmp_
         "template": "alpaca",
     }
     manifest, [row] = import_file(file, tmp_path / "out", **options)
-    assert manifest.spec.model.name == "My 7B, step 400"
-    assert manifest.spec.model.revision == "unknown"
-    sampling = manifest.spec.sampling
-    assert (sampling.temperature, sampling.top_p) == (0.6, "unknown")
-    assert (sampling.max_tokens, sampling.seed) == ("unknown", "unknown")
+    assert read_sample_settings(manifest).model.name == "My 7B, step 400"
+    assert read_sample_settings(manifest).model.revision == "unknown"
+    sampling = read_sample_settings(manifest).sampling
+    assert sampling.temperature == 0.6
+    assert read_sample_settings(manifest).unknown_fields == ("top_p", "max_tokens", "seed")
     assert (row["finish_reason"], row["n_tokens"]) == ("length", 7)
     assert "### Instruction:\n2+2?" in row["prompt"]
     sealed = json.loads((tmp_path / "out/manifest.json").read_text())
-    assert sealed["spec"]["engine"]["recording"] == f"sha256:{file_sha256(file)}"
-    assert policy_argument(sealed["spec"]) == "BASE_MODEL"
+    assert stage_options(sealed, "sample")["engine"]["recording"] == f"sha256:{file_sha256(file)}"
+    assert policy_argument(stage_entries(sealed)) == "BASE_MODEL"
     card = (tmp_path / "out/README.md").read_text()
     assert "| model | `My 7B, step 400`, of an unknown revision |" in card
     assert f"| recorded responses | a file with the digest `sha256:{file_sha256(file)}` |" in card
@@ -167,8 +169,8 @@ def test_batch_responses_are_joined_with_requests_and_golds(tmp_path: Path) -> N
     assert [row["prompt"] for row in solutions] == [*["3+3? Put it in a box."] * 2, few, "1+1?"]
     # The usage of a response with two choices covers both of them, so it has no token counts.
     assert [row["n_tokens"] for row in solutions] == [None, None, None, 9]
-    assert manifest.spec.model.name == "org/their-7b"
-    assert manifest.spec.sources[0].name == "golds.jsonl"
+    assert read_sample_settings(manifest).model.name == "org/their-7b"
+    assert manifest.get("problems", ProblemsRecord).options.sources[0].name == "golds.jsonl"
     aside = lines(tmp_path / "run/quarantine.jsonl")
     assert [(row["row"], row["reason"]) for row in aside] == [
         (4, "the question matches no problem, or several"),
@@ -219,7 +221,7 @@ def test_files_without_outputs_are_skipped(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="several models: choose one with `series=A`"):
         import_file(tmp_path / "theirs", tmp_path / "none")
     manifest, [row] = import_file(tmp_path / "theirs", tmp_path / "out", series="B")
-    assert (row["question"], manifest.spec.model.name) == ("2+2?", "B")
+    assert (row["question"], read_sample_settings(manifest).model.name) == ("2+2?", "B")
     with pytest.raises(
         InputError, match=r"contains no outputs of C\. First problem: fields note\. Expected"
     ):
@@ -262,7 +264,7 @@ def test_an_answer_next_to_the_gold_is_not_the_gold(tmp_path: Path, name: str) -
 def test_a_part_of_a_question_is_not_dropped(tmp_path: Path) -> None:
     rows = [plain("2+2?", "4", RIGHT), plain("Which?", "B", "B", choices=["3", "4"])]
     manifest, _ = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
-    assert manifest.rows.problems == 1 and sum(manifest.quarantined.values()) == 1
+    assert manifest.rows.problems == 1 and sum(quarantine_counts(manifest).values()) == 1
     assert "the field `choices` may be a part" in (tmp_path / "out/quarantine.jsonl").read_text()
 
 
@@ -401,7 +403,7 @@ def test_lone_surrogates_in_prompts_and_responses_are_replaced(tmp_path: Path) -
 def test_invalid_token_counts_are_unknown(tmp_path: Path, count: Any) -> None:
     row = plain("2+2?", "4", RIGHT, n_tokens=count)
     manifest, [solution] = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
-    assert (solution["n_tokens"], manifest.cost.tokens) == (None, "unknown")
+    assert (solution["n_tokens"], manifest.cost.tokens) == (None, None)
 
 
 def test_completions_of_a_build_are_imported(tmp_path: Path) -> None:
@@ -442,7 +444,7 @@ def test_unusable_rows_are_quarantined(tmp_path: Path) -> None:
         unknown_format_message({"a": 1}),
         "a JSON list, not an object",
     ]
-    assert sum(manifest.quarantined.values()) == len(aside) == 9
+    assert sum(quarantine_counts(manifest).values()) == len(aside) == 9
 
 
 def test_one_series_of_a_file_with_several_models_is_imported(shared: Path, tmp_path: Path) -> None:
@@ -452,7 +454,7 @@ def test_one_series_of_a_file_with_several_models_is_imported(shared: Path, tmp_
     with pytest.raises(InputError, match="contains no outputs of nobody"):
         import_file(file, tmp_path / "none", series="nobody")
     manifest, rows = import_file(file, tmp_path / "out", series="175b_verification")
-    assert manifest.spec.model.name == "175b_verification"
+    assert read_sample_settings(manifest).model.name == "175b_verification"
     assert (len(rows), manifest.outcomes["correct"]) == (1319, 742)
 
 
@@ -470,7 +472,7 @@ def test_published_outputs(
 ) -> None:
     """The verdicts equal the benchmark's verdicts on these files."""
     manifest, rows = import_file(shared / f"data/outputs/{name}.jsonl", tmp_path / "out")
-    assert (len(rows), manifest.quarantined) == (n_rows, {})
+    assert (len(rows), quarantine_counts(manifest)) == (n_rows, {})
     assert correct in (None, manifest.outcomes["correct"])
 
 

@@ -15,6 +15,7 @@ from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.exchange.formats import get_step_label_format
 from fsdpo_data.exchange.step_label_formats import StepLabelFormat
 from fsdpo_data.exchange.step_label_import import import_dataset
+from fsdpo_data.stages.import_labels import ImportRecord
 
 
 def expected_solutions(
@@ -64,8 +65,8 @@ def test_every_label_of_the_published_file_is_on_its_step(
     rows = json.loads(text) if source.suffix == ".json" else [json.loads(line) for line in lines]
     manifest, result = import_dataset(source, get_step_label_format(name), tmp_path / "labels")
     assert not result.quarantined
-    stats = manifest.step_labels
-    assert stats is not None and (stats.rows, stats.right, stats.wrong) == counts
+    stats = manifest.get("import", ImportRecord).counts
+    assert (stats.rows, stats.right, stats.wrong) == counts
     dataset = fd.open_dataset(tmp_path / "labels").validate()
     solutions = dataset.solutions().collect().join(dataset.problems().collect(), on="problem_id")
     imported = [

@@ -9,11 +9,13 @@ from typing import Any
 
 import polars as pl
 import pytest
+from helpers import quarantine_counts, read_sample_settings
 from made_runs import written
 from recorded_imports import import_file, lines
 
 import fsdpo_data as fd
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.stages.score import ScoreRecord
 
 CHAT = "system\nYou are Qwen.\nuser\n2+2?\n\nThink.\nassistant\n"
 CHAT_PARTS = CHAT.split("\n\n")
@@ -55,10 +57,10 @@ def test_listed_steps_are_found_in_the_response(tmp_path: Path) -> None:
         "2. The answer is 4.\n",
     ]
     assert row["step_rewards"] == [0.5, 0.25] and row["outcome"] == "correct"
-    assert manifest.spec.segmenter == "recorded"
-    assert manifest.spec.score and manifest.rewards
-    assert manifest.spec.score.prm.name == "org/prm"
-    assert (manifest.rewards.scored, manifest.rewards.unscored) == (1, 0)
+    assert read_sample_settings(manifest).segmenter == "recorded"
+    record = manifest.get("score", ScoreRecord)
+    assert record.options.prm.name == "org/prm"
+    assert (record.counts.scored, record.counts.unscored) == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +92,7 @@ def test_the_scores_of_a_file_are_joined_by_key(tmp_path: Path) -> None:
     score_file = written(tmp_path / "scores.jsonl", scores)
     manifest, imported = import_file(file, tmp_path / "out", scores=score_file)
     assert [row["step_rewards"][0] for row in imported] == [0, 0.25, 0.5]
-    assert manifest.quarantined == {"no step scores": 1}
+    assert quarantine_counts(manifest) == {"no step scores": 1}
     for broken in (scores[0], {"step_scores": [1]}, {"problem_id": "p0", "candidate_index": 9}):
         with pytest.raises(InputError, match="row 4 has no step scores, or repeats"):
             import_file(file, tmp_path / "none", scores=written(score_file, [*scores, broken]))
@@ -128,10 +130,10 @@ def test_unusable_scores_are_quarantined_with_their_row(
         candidate_row(candidate_index=2),
     ]
     manifest, imported = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
-    [quarantined] = lines(tmp_path / "out/quarantine.jsonl")
+    [unusable] = lines(tmp_path / "out/quarantine.jsonl")
     assert len(imported) == 2
-    assert (quarantined["row"], quarantined["reason"]) == (2, reason)
-    assert manifest.quarantined == {reason.partition(":")[0]: 1}
+    assert (unusable["row"], unusable["reason"]) == (2, reason)
+    assert quarantine_counts(manifest) == {reason.partition(":")[0]: 1}
 
 
 def test_search_and_learn(tmp_path: Path) -> None:
@@ -151,18 +153,18 @@ def test_search_and_learn(tmp_path: Path) -> None:
         (["It\n\n\n\n", "is 6"], [0, 1]),
         (["It is 5."], [0.25]),
     ]
-    [quarantined] = lines(tmp_path / "out/quarantine.jsonl")
-    assert quarantined["row"] == 3 and quarantined["reason"].endswith(
+    [unusable] = lines(tmp_path / "out/quarantine.jsonl")
+    assert unusable["row"] == 3 and unusable["reason"].endswith(
         "differs: 1 scores for 2 steps (sample 0)"
     )
-    assert manifest.spec.sampling.n == 2
+    assert read_sample_settings(manifest).sampling.n == 2
 
 
 def test_the_score_of_a_response_is_not_a_step_score(tmp_path: Path) -> None:
     file = written(tmp_path / "theirs.jsonl", [search_row(scores=[0.5, 0.25])])
     manifest, imported = import_file(file, tmp_path / "out")
-    assert len(imported) == 2 and manifest.spec.score is None and manifest.rewards is None
-    assert manifest.spec.segmenter == "auto@1"
+    assert len(imported) == 2 and not manifest.is_written("step_rewards")
+    assert read_sample_settings(manifest).segmenter == "auto@1"
 
 
 def test_fields_are_named(tmp_path: Path) -> None:
@@ -176,7 +178,9 @@ def test_fields_are_named(tmp_path: Path) -> None:
     manifest, [imported] = import_file(
         file, tmp_path / "c", steps_field="parts", segmenter="newline"
     )
-    assert imported["step_rewards"] is None and manifest.spec.segmenter == "newline@1"
+    assert (
+        imported["step_rewards"] is None and read_sample_settings(manifest).segmenter == "newline@1"
+    )
     assert len(imported["completions"]) == 3
 
 

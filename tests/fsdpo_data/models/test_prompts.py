@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from typing import Any
 
 import pytest
 from fakes import FixedSampler
-from helpers import TEXTS, build_spec, problem_set, small_build
+from helpers import TEXTS, problem_set, sample_settings, small_build, stage_options
 from hypothesis import given
 from hypothesis import strategies as st
 from small_tokenizer import CHAT, save_tokenizer
@@ -208,7 +207,7 @@ def test_a_template_is_a_text_file(tmp_path: Path) -> None:
     assert template.render("{question} + {x}?") == "Q: {question} + {x}?\nA:"
     same_text = Template("another", "Q: {question}\nA:")
     assert template.digest == same_text.digest, "the digest is the digest of the content"
-    assert template.manifest_entry() == {
+    assert template.ref.to_dict() == {
         "name": "my",
         "digest": template.digest,
         "text": "Q: {question}\nA:",
@@ -234,13 +233,17 @@ def test_a_dataset_keeps_the_text_of_its_template(tmp_path: Path) -> None:
     file = tmp_path / "my.txt"
     file.write_text("Q: {question}\nA:", newline="")
     template = get_template(str(file))
-    spec = dataclasses.replace(build_spec(), template=template)
+    settings = sample_settings().model_copy(update={"template": template.ref})
     source = problem_set()
     replies = {template.render(problem.question): TEXTS for problem in source.problems}
     manifest = small_build(
-        tmp_path / "data", source, spec=spec, make_sampler=lambda: FixedSampler(replies)
+        tmp_path / "data",
+        source,
+        sampling=settings,
+        make_sampler=lambda: FixedSampler(replies),
+        template=template,
     )
-    assert manifest["spec"]["template"] == template.manifest_entry()
+    assert stage_options(manifest, "sample")["template"] == template.ref.to_dict()
     dataset = open_dataset(tmp_path / "data")
     (prompt, *_) = dataset.solutions().collect()["prompt"]
     assert prompt.startswith("Q: ") and prompt.endswith("\nA:")

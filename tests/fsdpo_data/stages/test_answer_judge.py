@@ -13,7 +13,18 @@ import polars as pl
 import pytest
 from command_line import run
 from hashes import hashes
-from helpers import RIGHT, WRONG, build_spec, derive, fixed_sampler, problem_set, small_build
+from helpers import (
+    REPLAY,
+    RIGHT,
+    WRONG,
+    derive,
+    fixed_sampler,
+    problem_set,
+    sample_settings,
+    small_build,
+    stage_counts,
+    stage_options,
+)
 from openai_server import Handler, Script, broken, busy, serving
 
 from fsdpo_data.answers.versions import get_grader
@@ -22,6 +33,7 @@ from fsdpo_data.core.errors import InputError, RunMismatchError, UnavailableErro
 from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.engines.answer_judge import AnswerJudge, read_judge_file, resolve_answer_judge
 from fsdpo_data.engines.answer_judge_formats import get_answer_judge_format
@@ -81,7 +93,7 @@ def answer_judge(judge: FakeJudge, batch_size: int = 2) -> AnswerJudge:
         judge_format=get_answer_judge_format("chat"),
         template=RECORDED_TEMPLATE,
         sampling=SamplingSpec(n=1, temperature=0.0, max_tokens=64),
-        engine={"name": "replay", "dtype": "auto"},
+        engine=REPLAY,
         make_sampler=lambda: judge,
         batch_size=batch_size,
     )
@@ -103,7 +115,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     manifest = small_build(
         tmp_path / "built",
         source,
-        spec=build_spec(n=len(TEXTS)),
+        sampling=sample_settings(n=len(TEXTS)),
         make_sampler=lambda: fixed_sampler(source, TEXTS),
         workers=1,
     )
@@ -138,7 +150,7 @@ def test_a_judge_decides_only_undecided_answers(built: Path, tmp_path: Path) -> 
 def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: Path) -> None:
     manifest = grade(built, tmp_path / "out", FakeJudge())
     parent = json.loads((built / "manifest.json").read_text())
-    stats = manifest["answer_judge"]
+    stats = stage_counts(manifest, "grade")["answer_judge"]
     accuracy = stats.pop("accuracy_without_judge")
     assert stats == {
         "answers": 12,
@@ -150,18 +162,15 @@ def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: P
         "tokens": 84,
         "seconds": 6.0,
     }
-    assert accuracy == parent["statistics"]["accuracy"] and accuracy["correct"] == 3
-    assert manifest["statistics"]["accuracy"]["correct"] == 6
+    assert accuracy == parent["statistics"]["accuracy"] and accuracy["value"] == 0.5
+    assert manifest["outcomes"]["correct"] == 6
     assert manifest["cost"]["tokens"] == parent["cost"]["tokens"] + 84
     assert manifest["grader_rules"][RULE] == 9
-    spec = manifest["spec"]["grade"]["answer_judge"]
+    spec = stage_options(manifest, "grade")["answer_judge"]
     chat = get_answer_judge_format("chat")
     assert spec["model"] == {"name": "reads", "revision": "0"}
-    assert spec["format"] == {
-        "name": "chat",
-        "digest": chat.digest,
-        "prompt_sha256": chat.prompt_digest,
-    }
+    assert (spec["format"], spec["format_digest"]) == ("chat", chat.digest)
+    assert spec["prompt_sha256"] == chat.prompt_digest
     assert spec["sampling"]["temperature"] == 0
     summary = dict(summary_rows(read_manifest(tmp_path / "out")))["answer judge"]
     assert summary.startswith("reads: asked about 12 undecided answers, 3 correct, 6 incorrect")
@@ -173,7 +182,8 @@ def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: P
 def test_grading_without_a_judge_takes_the_decisions_back(built: Path, tmp_path: Path) -> None:
     grade(built, tmp_path / "judged", FakeJudge())
     manifest = grade(tmp_path / "judged", tmp_path / "again")
-    assert "answer_judge" not in manifest and "answer_judge" not in manifest["spec"]["grade"]
+    assert "answer_judge" not in stage_counts(manifest, "grade")
+    assert "answer_judge" not in stage_options(manifest, "grade")
     assert solutions(tmp_path / "again").equals(solutions(built))
 
 
@@ -182,13 +192,13 @@ def test_equal_prompts_have_one_reply(tmp_path: Path) -> None:
     small_build(
         tmp_path / "built",
         source,
-        spec=build_spec(n=3),
+        sampling=sample_settings(n=3),
         make_sampler=lambda: fixed_sampler(source, (POSSIBLE, POSSIBLE, REFUSED)),
     )
     judge = FakeJudge()
     manifest = grade(tmp_path / "built", tmp_path / "out", judge)
     assert len(judge.prompts) == 2
-    stats = manifest["answer_judge"]
+    stats = stage_counts(manifest, "grade")["answer_judge"]
     assert (stats["answers"], stats["correct"], stats["replies"]) == (3, 2, 2)
 
 
@@ -202,11 +212,12 @@ def test_no_undecided_answer_loads_no_judge(tmp_path: Path) -> None:
             judge_format=get_answer_judge_format("chat"),
             template=RECORDED_TEMPLATE,
             sampling=SamplingSpec(n=1, temperature=0.0),
-            engine={"name": "replay", "dtype": "auto"},
+            engine=REPLAY,
             make_sampler=lambda: pytest.fail("the judge was loaded"),
         ),
     )
-    assert derive(tmp_path / "built", tmp_path / "out", stage)["answer_judge"]["answers"] == 0
+    manifest = derive(tmp_path / "built", tmp_path / "out", stage)
+    assert stage_counts(manifest, "grade")["answer_judge"]["answers"] == 0
 
 
 @pytest.mark.parametrize("calls", [0, 1, 4])
@@ -320,7 +331,7 @@ def test_failed_requests_are_repeated_and_no_answer_is_requested_twice(
         code, _, err = run(capsys, *line, "--resume")
     assert code == 0, err
     assert len(answered) == len(set(answered)) == 12
-    stats = read_manifest(out).answer_judge
+    stats = read_manifest(out).get("grade", GradeRecord).counts.answer_judge
     assert stats is not None and (stats.answers, stats.replies) == (12, 12)
 
 
@@ -399,7 +410,7 @@ def test_a_local_judge_answers(built: Path, tmp_path: Path) -> None:
         judge_max_tokens=2,
         judge_engine=SamplerOptions(engine="transformers", device="cpu"),
     )
-    stats = dataset.manifest.answer_judge
+    stats = dataset.manifest.get("grade", GradeRecord).counts.answer_judge
     assert stats is not None
     assert (stats.answers, stats.undecided, stats.unreadable) == (12, 12, 12)
     assert dataset.manifest.outcomes == {"correct": 3, "incorrect": 3, "undecided": 12}

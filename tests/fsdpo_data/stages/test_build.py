@@ -9,7 +9,18 @@ import polars as pl
 import pytest
 from command_line import run
 from hashes import hashes
-from helpers import RIGHT, SILENT, TEXTS, WRONG, build_spec, fixed_sampler, problem_set, small_build
+from helpers import (
+    RIGHT,
+    SILENT,
+    TEXTS,
+    WRONG,
+    fixed_sampler,
+    problem_set,
+    sample_settings,
+    small_build,
+    stage_counts,
+    stage_options,
+)
 from pair_files import Rewards
 
 from fsdpo_data.core import files
@@ -17,8 +28,8 @@ from fsdpo_data.core.errors import RunMismatchError, StoreError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.statistics import wilson_interval
+from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.run import COMPLETIONS_FILE, MANIFEST_FILE
-from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.tally import GradedCount, Tally
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.models.prompts import get_template
@@ -45,7 +56,12 @@ def test_problems_with_an_unreadable_gold_are_not_labelled(tmp_path: Path) -> No
     manifest = small_build(tmp_path / "run", problem_set(answer="   "))
     assert manifest["outcomes"] == {"gold_unparsed": 12}
     assert manifest["labels"] == {"steps": 15, "unlabelled": 15}
-    assert manifest["statistics"]["accuracy"] == {"value": None, "correct": 0, "n": 0, "ci95": None}
+    assert manifest["statistics"]["accuracy"] == {
+        "value": None,
+        "n": 0,
+        "ci95": None,
+        "clusters": None,
+    }
     assert pl.read_parquet(tmp_path / "run/solutions/*.parquet")["labels"].is_null().all()
 
 
@@ -53,7 +69,7 @@ def test_sample_ids_do_not_depend_on_the_number_of_samples(tmp_path: Path) -> No
     source = problem_set(1)
     ids = []
     for n in (2, 4):
-        small_build(tmp_path / str(n), source, spec=build_spec(n=n))
+        small_build(tmp_path / str(n), source, sampling=sample_settings(n=n))
         frame = pl.read_parquet(tmp_path / str(n) / "solutions/*.parquet")
         ids.append(frame["solution_id"].to_list())
     assert ids[1][:2] == ids[0]
@@ -80,9 +96,9 @@ def test_a_sealed_run_is_not_sampled_again(tmp_path: Path) -> None:
 
 
 def test_another_temperature_is_refused(tmp_path: Path) -> None:
-    small_build(tmp_path / "run", spec=build_spec(temperature=0.8))
+    small_build(tmp_path / "run", sampling=sample_settings(temperature=0.8))
     with pytest.raises(RunMismatchError, match=r"sampling\.temperature: 0\.8 in the run, 0\.5 now"):
-        small_build(tmp_path / "run", spec=build_spec(temperature=0.5), resume=True)
+        small_build(tmp_path / "run", sampling=sample_settings(temperature=0.5), resume=True)
 
 
 def test_workers_write_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +158,7 @@ def test_quarantined_rows_are_written_and_counted(tmp_path: Path) -> None:
 
     rows = [QuarantinedRow("x.jsonl", 3, "no answer", '{"question": "?"}')]
     manifest = small_build(tmp_path / "run", replace(problem_set(), quarantined_rows=rows))
-    assert manifest["quarantined"] == {"no answer": 1}
+    assert stage_counts(manifest, "problems")["quarantined"] == {"no answer": 1}
     row = json.loads((tmp_path / "run/quarantine.jsonl").read_text())
     assert row["row"] == 3 and row["raw"] == '{"question": "?"}'
     assert validate(tmp_path / "run").to_dict() == manifest
@@ -158,8 +174,8 @@ def test_a_build_without_problems_is_refused(tmp_path: Path) -> None:
 
 def test_accuracy_and_pass_at_1_of_the_same_solutions_have_one_interval() -> None:
     tally = Tally(graded_counts=[GradedCount(correct=int(n < 7), graded=1) for n in range(10)])
-    statistics = tally.outcome_statistics()
-    accuracy, pass_at_1 = statistics["accuracy"], statistics["pass_at_k"]
+    statistics = tally.statistics()
+    accuracy, pass_at_1 = statistics.accuracy, statistics.pass_at_k
     assert (accuracy.value, accuracy.ci95) == (pass_at_1.value, pass_at_1.ci95)
 
 
@@ -175,7 +191,7 @@ def test_fixed_sampler_is_a_sampler() -> None:
     source = problem_set(1)
     from fsdpo_data.core.sampling import SamplingSpec
 
-    prompt = build_spec().template.render(source.problems[0].question)
+    prompt = get_template("problem").render(source.problems[0].question)
     texts = [
         completion.text
         for completion in fixed_sampler(source).sample([prompt], SamplingSpec(n=2))[0]
@@ -212,12 +228,17 @@ def test_a_replay_records_the_origin_of_its_completions(
     code, out, err = run(capsys, *line)
     assert code == 0, err
     manifest = validate(tmp_path / "out").to_dict()
-    assert manifest["spec"]["model"] == {"name": "Another 7B", "revision": "unknown"}
+    assert stage_options(manifest, "sample")["model"] == {
+        "name": "Another 7B",
+        "revision": "unknown",
+    }
     digest = f"sha256:{file_sha256(tmp_path / 'said.jsonl')}"
-    assert manifest["spec"]["engine"]["recording"] == digest
+    assert stage_options(manifest, "sample")["engine"]["recording"] == digest
     sampling = {"temperature": 0.6, **dict.fromkeys(("top_p", "max_tokens", "seed"), "unknown")}
-    assert {name: manifest["spec"]["sampling"][name] for name in sampling} == sampling
-    assert manifest["cost"]["tokens"] == "unknown"
+    assert {
+        name: stage_options(manifest, "sample")["sampling"][name] for name in sampling
+    } == sampling
+    assert manifest["cost"]["tokens"] is None
     assert "Another 7B" in out and "tiny" not in out and "unknown" in out
     card = (tmp_path / "out/README.md").read_text()
     assert "tiny" not in card and "top-p unknown" in card and "temperature 0.6" in card
@@ -232,7 +253,7 @@ def test_pairs_of_a_replay_are_measured_in_characters(
     rewards = {RIGHT: [0.9] * 2, WRONG: [0.1] * 2}
     stages = [Rewards(rewards), PairStage(PairSpec())]
     derive_dataset(tmp_path / "out", tmp_path / "pairs", stages, progress=LineProgress())
-    length = validate(tmp_path / "pairs").to_dict()["pairs"]["length"]
+    length = stage_counts(validate(tmp_path / "pairs").to_dict(), "pair")["length"]
     assert (length["chosen_characters"], length["rejected_characters"]) == (len(RIGHT), len(WRONG))
     assert "chosen_tokens" not in length
     code, out, err = run(capsys, "inspect", str(tmp_path / "pairs"))
@@ -247,7 +268,7 @@ def test_a_replay_without_a_model_name_has_an_unknown_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(capsys, *replay_command(tmp_path))[0] == 0
-    spec = validate(tmp_path / "out").to_dict()["spec"]
+    spec = stage_options(validate(tmp_path / "out").to_dict(), "sample")
     assert spec["model"]["name"] == spec["sampling"]["temperature"] == "unknown"
     code, _, err = run(capsys, "build", "--model-name", "me", "--out", str(tmp_path / "none"))
     assert code == 1 and "--model-name me" in err and "--replay FILE" in err

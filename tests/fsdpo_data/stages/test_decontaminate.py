@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from hashes import hashes
+from helpers import stage_counts, stage_options
 from paired_data import paired_dataset
 
 from fsdpo_data.cli.app import main
@@ -19,7 +20,7 @@ from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, SchemaError, StoreError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.dataset.stage import derive_dataset
+from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.formats import get_step_label_format
 from fsdpo_data.exchange.step_label_import import import_rows
@@ -184,7 +185,7 @@ def report_overlaps(data: Path, train: list[str], *benchmarks: str) -> OverlapRe
 
 
 def exact_counts(report: OverlapReport) -> list[int]:
-    return [counts["exact_questions"] for counts in report.counts()]
+    return [counts.exact_questions for counts in report.counts().benchmarks]
 
 
 def test_gsm8k_and_math_train(data: Path) -> None:
@@ -195,13 +196,11 @@ def test_gsm8k_and_math_train(data: Path) -> None:
     report = report_overlaps(data, ["train/gsm8k/train.jsonl", "train/math"], *bench)
     # Two questions of MATH differ in white space only, and GSM-IC begins from GSM8K train.
     assert exact_counts(report) == [2, 0, 0, 0, 1000, 0, 0]
-    math, *_, base, two_steps, more_steps = report.counts()
-    assert math["same_answer"] >= 2
-    assert base["same_answer"] == 1000
-    assert two_steps["problems"] + more_steps["problems"] >= 90  # of 100 base problems
-    assert (
-        two_steps["matched_questions"] + more_steps["matched_questions"] > 1800
-    )  # of 2,000 questions
+    math, *_, base, two_steps, more_steps = report.counts().benchmarks
+    assert math.same_answer >= 2
+    assert base.same_answer == 1000
+    assert two_steps.problems + more_steps.problems >= 90  # of 100 base problems
+    assert two_steps.matched_questions + more_steps.matched_questions > 1800  # of 2,000 questions
     parabola = [row for row in report.to_json_values()["pairs"] if row["identical"]][-2:]
     assert any("parabola with equation" in row["question"] for row in parabola)
 
@@ -226,8 +225,8 @@ def test_prm800k_contains_math_test_questions(data: Path, tmp_path: Path) -> Non
     tests = [str(data / f"benchmarks/{name}/test.jsonl") for name in ("math", "math500")]
     report = find_overlaps(problems, tests)
     assert len(problems) == 5 and len(report.clean_problems) == 1  # a sixth has no answer
-    math, math500 = report.counts()
-    assert math["exact_questions"] == math["same_answer"] == math500["exact_questions"] == 4
+    math, math500 = report.counts().benchmarks
+    assert math.exact_questions == math.same_answer == math500.exact_questions == 4
 
 
 def test_the_command_writes_clean_rows_and_a_report(
@@ -250,7 +249,7 @@ def test_a_gold_of_zero_is_compared(tmp_path: Path) -> None:
     bench = tmp_path / "bench.jsonl"
     bench.write_text(json.dumps({"question": LONG, "answer": 0}) + "\n")
     report = find_overlaps([Problem(LONG, "0", "train", "train")], [str(bench)])
-    assert report.counts()[0]["same_answer"] == 1
+    assert report.counts().benchmarks[0].same_answer == 1
 
 
 def test_unused_rows_are_reported_and_inputs_are_not_overwritten(
@@ -307,13 +306,11 @@ def test_the_result_is_in_the_manifest_and_the_card(
     assert command(monkeypatch, *arguments, "--out", out) == 0
 
     manifest = validate(out).to_dict()
-    contamination = manifest["contamination"]
-    assert (contamination["problems"], contamination["contaminated"], contamination["ngram"]) == (
-        3,
-        3,  # they differ in one number
-        4,
-    )
-    assert contamination["method"] == "template@1"
+    contamination = stage_counts(manifest, "decontaminate")
+    # The problems differ in one number.
+    assert (contamination["problems"], contamination["contaminated"]) == (3, 3)
+    options = stage_options(manifest, "decontaminate")
+    assert (options["ngram"], options["method"]) == (4, "template@1")
     assert [benchmark["name"] for benchmark in contamination["benchmarks"]] == ["near", "far away"]
     assert contamination["benchmarks"][0]["revision"] == f"sha256:{file_sha256(near)}"
     counts = ("questions", "matched_questions", "exact_questions", "same_answer", "problems")
@@ -350,8 +347,9 @@ def test_derived_datasets_keep_the_result(tmp_path: Path) -> None:
     report = find_overlaps(read_sealed_problems(dataset), [str(bench)])
     derive_dataset(dataset, checked, [DecontaminateStage(report)], progress=LineProgress())
     derive_dataset(checked, paired, [PairStage(PairSpec(top=1))], progress=LineProgress())
-    assert validate(paired).contamination == validate(checked).contamination
-    assert validate(paired).to_dict()["contamination"]["contaminated"] == 0
+    counts = stage_counts(validate(paired).to_dict(), "decontaminate")
+    assert counts == stage_counts(validate(checked).to_dict(), "decontaminate")
+    assert counts["contaminated"] == 0
 
 
 def test_benchmark_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,9 +399,9 @@ def test_questions_in_several_files_are_counted_by_question(tmp_path: Path) -> N
         Problem(question, str(index), "mine", "train") for index, question in enumerate(questions)
     ]
     report = find_overlaps(problems, [f"many={folder}"], overlap=1.0)
-    [counts] = report.counts()
-    assert counts["questions"] == counts["exact_questions"] == counts["same_answer"] == 3
-    assert counts["matched_questions"] == counts["problems"] == 3
+    [counts] = report.counts().benchmarks
+    assert counts.questions == counts.exact_questions == counts.same_answer == 3
+    assert counts.matched_questions == counts.problems == 3
     identical_files = {row["file"] for row in report.to_json_values()["pairs"] if row["identical"]}
     assert identical_files == {"0.json", "1.json", "2.json"}
 

@@ -5,14 +5,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from fakes import FixedSampler
-from helpers import build_spec, derive, problem_set, rollouts, small_build
+from helpers import (
+    continuation_settings,
+    derive,
+    problem_set,
+    rollouts,
+    sample_settings,
+    small_build,
+    stage_counts,
+    stage_options,
+)
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, UnavailableError
@@ -20,8 +28,8 @@ from fsdpo_data.core.identity import ModelRef, SourceRef
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.dataset.derive import derive_shard
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.stage import derive_shard
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.continuations import ContinuationSampler, continuation_sampling
@@ -71,9 +79,9 @@ class Oracle:
 
 def make_stage(source: Path, oracle: Oracle, *, full: bool = False, batch: int = 2) -> Any:
     sampler = ContinuationSampler(
-        oracle.model,
-        continuation_sampling(read_manifest(source), 2, seed=1),
-        {"name": "replay", "dtype": "auto"},
+        continuation_settings(
+            oracle.model, continuation_sampling(read_manifest(source), 2, seed=1)
+        ),
         oracle.load,
         batch_size=batch,
     )
@@ -94,7 +102,7 @@ def build_texts(out: Path, texts: Sequence[str], problems: int = 1) -> None:
     source = problem_set(problems)
     template = get_template("problem")
     sampler = FixedSampler({template.render(p.question): texts for p in source.problems})
-    small_build(out, source, spec=build_spec(n=len(texts)), make_sampler=lambda: sampler)
+    small_build(out, source, sampling=sample_settings(n=len(texts)), make_sampler=lambda: sampler)
 
 
 def labels(out: Path) -> list[Any]:
@@ -127,13 +135,13 @@ def test_labels_counts_and_saved_continuations(tmp_path: Path) -> None:
     assert late == [None, None, good, good, bad, end]
     assert right == [None] * 5 + [{"n": 1, "n_correct": 1}]
     assert early == [bad, end] and silent == [end] and empty == []
-    stats = manifest["rollouts"]
+    stats = stage_counts(manifest, "label")
     assert len(oracle.prompts) == len(set(oracle.prompts)) == stats["prefixes"] == 4
-    assert (stats["continuations"], stats["saved_continuations"]) == (8, 14)
+    assert stats["saved_continuations"] == 14
     assert (stats["searched_solutions"], stats["undecided_solutions"]) == (3, 0)
     # The search labels 4 steps of the first solution otherwise than its outcome does.
-    assert (stats["steps"], stats["label_disagreements"]) == (15, 4)
-    assert manifest["spec"]["label"]["search"] == "first-error"
+    assert (stats["labels"]["steps"], stats["labels"]["disagreements"]) == (15, 4)
+    assert stage_options(manifest, "label")["search"] == "first-error"
     assert manifest["labels"] == {"steps": 15, "positive": 10, "negative": 5, "unlabelled": 0}
     assert oracle.loads == 1, "all rounds share a sampler"
     card = (tmp_path / "out/README.md").read_text()
@@ -153,7 +161,7 @@ def test_without_a_graded_continuation_there_are_no_labels(tmp_path: Path) -> No
     build_texts(tmp_path / "run", [solution(4, 2)])
     oracle = Oracle(answers=["\\zork{3}"])
     manifest = derive(tmp_path / "run", tmp_path / "out", make_stage(tmp_path / "run", oracle))
-    assert manifest["rollouts"]["undecided_solutions"] == 1
+    assert stage_counts(manifest, "label")["undecided_solutions"] == 1
     assert labels(tmp_path / "out") == rollouts(tmp_path / "out") == [None]
     assert len(oracle.prompts) == 1, "the search ends at a prefix without a result"
 
@@ -171,7 +179,7 @@ def test_a_stopped_search_resumes_to_the_same_bytes(tmp_path: Path, dies_after: 
     assert recorded >= 2 * dies_after
     again = Oracle()
     assert derive(source, out, make_stage(source, again, batch=5), resume=True) == expected
-    assert len(again.prompts) == expected["rollouts"]["prefixes"] - recorded
+    assert len(again.prompts) == stage_counts(expected, "label")["prefixes"] - recorded
     for file in ("rollouts/completions.jsonl", "manifest.json"):
         assert (out / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
@@ -202,7 +210,7 @@ def test_other_labels_replace_those_of_a_search(tmp_path: Path) -> None:
     manifest = derive(tmp_path / "searched", again, stage)
     assert labels(again) == labels(source) and rollouts(again) == rollouts(tmp_path / "full")
     assert manifest["labels"] == full["labels"] | {"unlabelled": 0}
-    assert "saved_continuations" not in manifest["rollouts"]
+    assert "saved_continuations" not in stage_counts(manifest, "label")
 
 
 def test_a_dataset_without_wrong_solutions_is_refused(tmp_path: Path) -> None:
@@ -230,7 +238,7 @@ def test_the_validator_refuses_labels_that_no_search_gives(tmp_path: Path) -> No
         (None, "have labels of a search without rollouts"),
     ):
         changed = rows.with_columns(labels=pl.lit(pl.Series([values], dtype=pl.List(pl.Boolean))))
-        assert message in "".join(_find_row_violations(changed, manifest.spec))
+        assert message in "".join(_find_row_violations(changed, manifest))
 
 
 def test_trainers_read_labels_of_the_search_and_refuse_fractions(tmp_path: Path) -> None:
@@ -322,11 +330,10 @@ def test_the_search_finds_the_step_that_people_found(
 ) -> None:
     rows = read_rows(shared)
     people = AnnotatedRows(rows)
-    spec = replace(build_spec(n=1), segmenter="recorded")
-    small_build(tmp_path / "run", people.problems, spec=spec, make_sampler=lambda: people)
+    spec = sample_settings(n=1).model_copy(update={"segmenter": "recorded"})
+    small_build(tmp_path / "run", people.problems, sampling=spec, make_sampler=lambda: people)
     sampling = continuation_sampling(read_manifest(tmp_path / "run"), 1, seed=1)
-    engine = {"name": "replay", "dtype": "auto"}
-    sampler = ContinuationSampler(people.model, sampling, engine, lambda: people)
+    sampler = ContinuationSampler(continuation_settings(people.model, sampling), lambda: people)
     manifest = derive(tmp_path / "run", tmp_path / "out", FirstErrorStage(sampler))
     searched_labels = pl.read_parquet(tmp_path / "out/solutions/*.parquet")["labels"].to_list()
     assert [len(row) for row in searched_labels] == [len(steps) for steps in people.steps]
@@ -336,4 +343,4 @@ def test_the_search_finds_the_step_that_people_found(
         probes = people.probes.get(number, [])
         assert len(probes) <= math.ceil(math.log2(len(steps)))
         assert len(set(probes)) == len(probes)
-    assert manifest["rollouts"]["undecided_solutions"] == 0
+    assert stage_counts(manifest, "label")["undecided_solutions"] == 0

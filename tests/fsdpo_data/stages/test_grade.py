@@ -14,7 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import run
-from helpers import TEXTS, build_spec, fixed_sampler, problem_set, small_build
+from helpers import (
+    TEXTS,
+    fixed_sampler,
+    problem_set,
+    sample_settings,
+    small_build,
+    stage_counts,
+    stage_options,
+)
 
 from fsdpo_data.answers import Grader, GradingRequest, Verdict
 from fsdpo_data.answers.versions import get_grader
@@ -22,8 +30,11 @@ from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.dataset.derive import derive_dataset
+from fsdpo_data.dataset.manifest import AnyRecord
 from fsdpo_data.dataset.schema import arrow_schema
-from fsdpo_data.dataset.stage import Stage, derive_dataset
+from fsdpo_data.dataset.stage import Stage
+from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.stages.grade import GradeStage
@@ -54,8 +65,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with monkeypatch.context() as patch:
         patch.setattr("fsdpo_data.stages.annotate.get_grader", old_grader)
         patch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 8)
-        spec = replace(build_spec(), grader="math@0")
-        small_build(tmp_path / "old", problem_set(7), spec=spec, workers=1)
+        small_build(tmp_path / "old", problem_set(7), grader="math@0", workers=1)
     return tmp_path / "old"
 
 
@@ -101,7 +111,7 @@ def test_builds_and_regrading_use_the_golds_and_the_tolerance_of_the_metadata(
     small_build(
         tmp_path / "new",
         source,
-        spec=build_spec(n=3),
+        sampling=sample_settings(n=3),
         make_sampler=lambda: fixed_sampler(source, texts),
     )
     grade(tmp_path / "new", tmp_path / "regraded")
@@ -125,17 +135,16 @@ def test_the_manifest_has_new_counts_and_its_parent(built: Path, tmp_path: Path)
         }
     parent = json.loads((built / "manifest.json").read_text())
     assert manifest["parent"] == parent["digest"] != manifest["digest"]
-    assert parent["spec"]["grader"] == "math@0"
-    assert manifest["spec"]["grader"] == manifest["spec"]["grade"]["grader"]
-    assert manifest["spec"]["grader"] == get_grader().version
+    assert stage_options(parent, "grade")["grader"] == "math@0"
+    assert stage_options(manifest, "grade")["grader"] == stage_options(manifest, "grade")["grader"]
+    assert stage_options(manifest, "grade")["grader"] == get_grader().version
     assert validate(tmp_path / "new").to_dict() == manifest
 
 
 def test_changes_are_counted_by_old_and_new_outcome(built: Path, tmp_path: Path) -> None:
     manifest = grade(built, tmp_path / "new")
-    assert manifest["regraded"] == {
-        "from": "math@0",
-        "to": get_grader().version,
+    assert stage_counts(manifest, "grade") == {
+        "previous_grader": "math@0",
         "changed": 7,
         "outcomes": [
             ["incorrect", "correct", 7],
@@ -144,7 +153,7 @@ def test_changes_are_counted_by_old_and_new_outcome(built: Path, tmp_path: Path)
         ],
     }
     again = grade(tmp_path / "new", tmp_path / "again")
-    assert again["regraded"]["changed"] == 0
+    assert "changed" not in stage_counts(again, "grade")
     assert again["parent"] == manifest["digest"]
     assert rows(tmp_path / "again").equals(rows(tmp_path / "new"))
 
@@ -186,22 +195,20 @@ def test_a_resumed_grading_equals_an_uninterrupted_one(
 class ColumnStage(Stage):
     """A stage that fills a column with one value per step."""
 
-    spec_key = "score"
+    name = "fill"
 
     def __init__(self, column: str, value: Any) -> None:
         self.column, self.value = column, value
 
-    def spec(self) -> dict[str, Any]:
-        return {
-            "prm": {"name": "table", "revision": "0"},
-            "engine": {"name": "none", "dtype": "auto"},
-        }
+    def options(self) -> dict[str, Any]:
+        return {"column": self.column}
 
     def check(self, source: Path, manifest: dict[str, Any]) -> None:
         pass
 
-    def run(self, draft: Any) -> None:
-        draft.rewrite_config("solutions", "score", self._fill_column)
+    def run(self, draft: Any) -> AnyRecord:
+        draft.rewrite_config("solutions", "fill", self._fill_column)
+        return self.make_record()
 
     def _fill_column(self, table: pa.Table) -> pa.Table:
         rows = table.to_pylist()
@@ -222,7 +229,7 @@ def test_rewards_stay_and_pairs_go(built: Path, tmp_path: Path) -> None:
     assert paired.rows.pairs == 7
     manifest = grade(tmp_path / "paired", tmp_path / "again")
     assert manifest["rows"]["pairs"] == 0
-    assert "pairs" not in manifest and "pair" not in manifest["spec"]
+    assert "pair" not in [entry["name"] for entry in manifest["stages"]]
     assert not (tmp_path / "again" / "pairs").exists()
     assert rows(tmp_path / "again")["step_rewards"].to_list()[0] == [0.5, 0.5]
     validate(tmp_path / "again")
@@ -321,9 +328,9 @@ def command(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
 def test_only_the_text_after_the_thinking_is_graded(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, spec = problem_set(1), build_spec(len(RESPONSES))
+    source, spec = problem_set(1), sample_settings(len(RESPONSES))
     sampler = fixed_sampler(source, RESPONSES)
-    manifest = small_build(tmp_path / "a", source, spec=spec, make_sampler=lambda: sampler)
+    manifest = small_build(tmp_path / "a", source, sampling=spec, make_sampler=lambda: sampler)
     rows = pl.read_parquet(tmp_path / "a" / FILE)
     no = "no_answer"
     assert rows["outcome"].to_list() == ["correct", no, no, no, "correct"]
@@ -331,7 +338,7 @@ def test_only_the_text_after_the_thinking_is_graded(
     assert rows["labels"].to_list() == [[True] * 2, [False], [False], [False], [True]]
     assert manifest["grader_rules"] == {"boxed/number": 2, "none": 1, "unclosed-thinking": 2}
     assert manifest["thinking"] == {"closed": 2, "unclosed": 2}
-    assert "thinking" not in manifest["spec"]
+    assert "grade_thinking" not in stage_options(manifest, "grade")
     # With --grade-thinking, an answer that is marked inside the thinking counts.
     output = command(capsys, "grade", tmp_path / "a", "--grade-thinking", "--out", tmp_path / "b")
     assert "2 closed, 2 never ended" in output
@@ -339,14 +346,20 @@ def test_only_the_text_after_the_thinking_is_graded(
     assert rows["outcome"].to_list() == ["correct", "correct", "correct", no, "correct"]
     manifest = validate(tmp_path / "b").to_dict()
     assert manifest["grader_rules"] == {"boxed/number": 4, "cut-off": 1}
-    assert (manifest["spec"]["thinking"], manifest["thinking"]["unclosed"]) == ("graded", 2)
+    assert stage_options(manifest, "grade")["grade_thinking"]
+    assert manifest["thinking"]["unclosed"] == 2
     # Without the option, the first verdicts come back.
     command(capsys, "grade", tmp_path / "b", "--out", tmp_path / "c")
-    assert validate(tmp_path / "c").spec.thinking is None
+    assert not validate(tmp_path / "c").get("grade", GradeRecord).options.grade_thinking
     assert (tmp_path / "c" / FILE).read_bytes() == (tmp_path / "a" / FILE).read_bytes()
     # A build has the option too.
-    graded_thinking = replace(spec, grade_thinking=True)
-    small_build(tmp_path / "d", source, spec=graded_thinking, make_sampler=lambda: sampler)
+    small_build(
+        tmp_path / "d",
+        source,
+        sampling=spec,
+        grade_thinking=True,
+        make_sampler=lambda: sampler,
+    )
     assert (tmp_path / "d" / FILE).read_bytes() == (tmp_path / "b" / FILE).read_bytes()
 
 
@@ -371,7 +384,10 @@ def test_thinking_opened_by_the_prompt_and_never_closed(
     options = ("--grade-thinking", "--segmenter", "both", "--out", tmp_path / "b")
     command(capsys, "import", file, "--from", "outputs", *options)
     manifest = validate(tmp_path / "b").to_dict()
-    assert manifest["spec"]["thinking"] == "graded" and manifest["spec"]["segmenter"] == "both@1"
+    assert (
+        stage_options(manifest, "grade")["grade_thinking"]
+        and stage_options(manifest, "sample")["segmenter"] == "both@1"
+    )
 
 
 def test_thinking_reported_separately_by_a_server(tmp_path: Path) -> None:
@@ -385,7 +401,9 @@ def test_thinking_reported_separately_by_a_server(tmp_path: Path) -> None:
             ]
             return [completions for _ in prompts]
 
-    manifest = small_build(tmp_path / "a", spec=build_spec(2), make_sampler=ReasoningSampler)
+    manifest = small_build(
+        tmp_path / "a", sampling=sample_settings(2), make_sampler=ReasoningSampler
+    )
     rows = pl.read_parquet(tmp_path / "a" / FILE)
     assert rows["thinking_closed"].to_list() == [True, False] * 3
     assert manifest["thinking"] == {"closed": 3, "unclosed": 3}

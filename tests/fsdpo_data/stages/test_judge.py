@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 from fakes import FixedSampler
-from helpers import build_spec, derive, problem_set, rollouts, small_build
+from helpers import (
+    continuation_settings,
+    derive,
+    problem_set,
+    rollouts,
+    sample_settings,
+    small_build,
+    stage_counts,
+    stage_entry,
+    stage_options,
+)
 
 from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.entities import Problem
@@ -19,8 +28,8 @@ from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.identity import ModelRef, SourceRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import (
@@ -34,6 +43,7 @@ from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.continuations import ContinuationSampler
 from fsdpo_data.stages.judge import JudgeStage, first_failed_step
 from fsdpo_data.stages.label import LabelOptions, LabelStage, make_label_stage
+from fsdpo_data.stages.label_records import LabelRecord
 
 JUDGE_FORMAT = get_judge_format("processbench")
 
@@ -70,11 +80,10 @@ def label_with_judge(
 ) -> dict[str, Any]:
     chosen = judge or ScriptedJudge()
     sampling = critique_sampling(JUDGE_FORMAT, RECORDED_TEMPLATE, votes)
-    engine = {"name": "replay", "dtype": "auto"}
     consensus = options.pop("consensus", None)
     batch = options.pop("batch", 2)
     judge_sampler = ContinuationSampler(
-        chosen.model, sampling, engine, lambda: chosen, batch_size=batch
+        continuation_settings(chosen.model, sampling), lambda: chosen, batch_size=batch
     )
     stage = JudgeStage(judge_sampler, JUDGE_FORMAT, RECORDED_TEMPLATE, consensus)
     return derive(source, out, stage, **options)
@@ -91,16 +100,16 @@ def test_the_first_wrong_step_becomes_labels(tmp_path: Path) -> None:
     right, wrong, silent, empty = rollouts(tmp_path / "out")
     assert right == [{"n": 1, "n_correct": 1}] * 2 and wrong == [{"n": 1, "n_correct": 0}] * 2
     assert silent == [{"n": 1, "n_correct": 1}] and empty is None
-    statistics = manifest["judge"]
+    statistics = stage_counts(manifest, "label")
+    assert (statistics["solutions"], statistics["no_error"], statistics["unreadable"]) == (3, 2, 0)
+    assert "correct_with_error" not in statistics
+    assert statistics["prompts"] == 3
+    assert stage_entry(manifest, "label")["cost"]["tokens"] == 30
+    spec = stage_options(manifest, "label")
     assert (
-        statistics["solutions"],
-        statistics["no_error"],
-        statistics["unreadable"],
-        statistics["correct_with_error"],
-    ) == (3, 2, 0, 0)
-    assert (statistics["n"], statistics["continuations"], statistics["tokens"]) == (1, 3, 30)
-    spec = manifest["spec"]["label"]
-    assert spec["judge"]["name"] == "processbench" and spec["model"]["name"] == "reads"
+        spec["judge"]["name"] == "processbench"
+        and spec["continuations"]["model"]["name"] == "reads"
+    )
     old_solutions, new_solutions = (
         pl.read_parquet(tmp_path / name / "solutions/*.parquet") for name in ("run", "out")
     )
@@ -117,7 +126,7 @@ def test_votes_become_counts_and_ties_go_to_the_first_vote(tmp_path: Path) -> No
     assert right == [{"n": 4, "n_correct": 4}, {"n": 4, "n_correct": 2}]
     assert wrong == [{"n": 5, "n_correct": 0}] * 2
     assert silent == [{"n": 2, "n_correct": 2}], "a solution of one step has no step 1"
-    statistics = manifest["judge"]
+    statistics = stage_counts(manifest, "label")
     assert (
         statistics["unreadable"],
         statistics["ties"],
@@ -129,16 +138,19 @@ def test_votes_become_counts_and_ties_go_to_the_first_vote(tmp_path: Path) -> No
         1,
         1,
     )
-    sampled = manifest["spec"]["label"]["sampling"]
+    sampled = stage_options(manifest, "label")["continuations"]["sampling"]
     assert (sampled["n"], sampled["temperature"], sampled["top_p"]) == (5, 1.0, 0.9)
 
 
 def test_a_solution_without_a_readable_critique_has_no_step_labels(tmp_path: Path) -> None:
     small_build(tmp_path / "run", problem_set(1))
-    statistics = label_with_judge(tmp_path / "run", tmp_path / "out", ScriptedJudge(["nothing"]))[
-        "judge"
-    ]
-    assert (statistics["without_vote"], statistics["unreadable"], statistics["no_error"]) == (
+    manifest = label_with_judge(tmp_path / "run", tmp_path / "out", ScriptedJudge(["nothing"]))
+    statistics = stage_counts(manifest, "label")
+    assert (
+        statistics["without_vote"],
+        statistics["unreadable"],
+        statistics.get("no_error", 0),
+    ) == (
         2,
         2,
         0,
@@ -162,7 +174,7 @@ def test_consensus_keeps_solutions_with_equal_labels(tmp_path: Path) -> None:
     continuations |= {f"{prefix}43.\n": [wrong, right] for prefix in prefixes}
     continues = FixedSampler(continuations)
     continuation_sampler = ContinuationSampler(
-        continues.model, SamplingSpec(n=2), {"name": "x", "dtype": "auto"}, lambda: continues
+        continuation_settings(continues.model, SamplingSpec(n=2)), lambda: continues
     )
     derive_dataset(
         tmp_path / "run",
@@ -177,21 +189,26 @@ def test_consensus_keeps_solutions_with_equal_labels(tmp_path: Path) -> None:
         1,
         0,
     ]
-    label_spec = read_manifest(tmp_path / "mc").spec.label
-    assert label_spec is not None
-    spec = label_spec.to_dict()
-    manifest = label_with_judge(tmp_path / "mc", tmp_path / "out", consensus=spec)
+    settings = read_manifest(tmp_path / "mc").get("label", LabelRecord).options
+    manifest = label_with_judge(tmp_path / "mc", tmp_path / "out", consensus=settings)
     right, wrong, silent, empty = rollouts(tmp_path / "out")[:4]
     assert right == [{"n": 1, "n_correct": 1}] * 2
     assert wrong is None and silent is None and empty is None
-    statistics = manifest["judge"]
-    assert (statistics["solutions"], statistics["kept"], statistics["dropped"]) == (6, 2, 4)
-    assert manifest["spec"]["label"]["consensus"]["model"]["name"] == "fixed"
-    assert "rollouts" not in manifest
+    statistics = stage_counts(manifest, "label")
+    assert (
+        statistics["solutions"],
+        statistics["kept_solutions"],
+        statistics["dropped_solutions"],
+    ) == (6, 2, 4)
+    assert (
+        stage_options(manifest, "label")["consensus"]["continuations"]["model"]["name"] == "fixed"
+    )
+    assert "labels" not in statistics
     # Written files no longer have the Monte-Carlo counts; a resumed run reads them in the parent.
     (tmp_path / "out/manifest.json").unlink()
     assert (
-        label_with_judge(tmp_path / "mc", tmp_path / "out", consensus=spec, resume=True) == manifest
+        label_with_judge(tmp_path / "mc", tmp_path / "out", consensus=settings, resume=True)
+        == manifest
     )
 
 
@@ -231,9 +248,9 @@ def test_processbench_rows_and_hostile_critiques_through_the_command_line(
         get_template("problem").render(problem.question): ["\n\n".join(row["steps"])]
         for problem, row in zip(problems, rows, strict=True)
     }
-    spec = replace(build_spec(n=1), segmenter="blank-line@1")
+    spec = sample_settings(n=1).model_copy(update={"segmenter": "blank-line@1"})
     source = ProblemSet(problems, [SourceRef("test", "1", "train")])
-    small_build(tmp_path / "run", source, spec=spec, make_sampler=lambda: FixedSampler(texts))
+    small_build(tmp_path / "run", source, sampling=spec, make_sampler=lambda: FixedSampler(texts))
     with (tmp_path / "said.jsonl").open("w") as file:
         for k, row in enumerate(rows):
             critiques = [f"Well, \\boxed{{{row['label']}}}.", HOSTILE[k % len(HOSTILE)]]
@@ -247,7 +264,7 @@ def test_processbench_rows_and_hostile_critiques_through_the_command_line(
     code, out, err = run(capsys, *line, "--out", str(tmp_path / "out"))
     assert code == 0, err
     assert f"gpt, 2 votes on each of {len(rows)} solutions" in " ".join(out.split())
-    statistics = validate(tmp_path / "out").judge
+    statistics = validate(tmp_path / "out").get("label", LabelRecord).counts
     assert statistics is not None and (statistics.unreadable, statistics.ties) == (len(rows), 0)
     solution_rollouts = pl.read_parquet(tmp_path / "out/solutions/*.parquet")["rollouts"].to_list()
     assert [first_failed_step(step_rollouts) for step_rollouts in solution_rollouts] == [
@@ -279,7 +296,7 @@ def test_a_custom_judge_format_is_sent_to_a_server(
     begins = "What is 20 + 22, asked for the 0th time? <paragraph_0>\n"
     assert prompts and all(prompt.startswith(begins) for prompt in prompts)
     assert any(prompt.startswith(f"{begins}Step 1:") for prompt in prompts)
-    statistics = validate(tmp_path / "out").judge
+    statistics = validate(tmp_path / "out").get("label", LabelRecord).counts
     assert statistics is not None and statistics.without_vote == 1, (
         "the solution of one step has no step 1"
     )
@@ -298,7 +315,7 @@ def test_a_local_model_can_be_the_judge(tmp_path: Path, capsys: pytest.CaptureFi
     line += ["--engine", "transformers", "--device", "cpu", "--max-tokens", "4", "--votes", "2"]
     code, _, err = run(capsys, *line)
     assert code == 0, err
-    statistics = validate(tmp_path / "out").judge
+    statistics = validate(tmp_path / "out").get("label", LabelRecord).counts
     assert statistics is not None and (statistics.without_vote, statistics.unreadable) == (3, 6)
     lines = (tmp_path / "out/critiques/completions.jsonl").read_text().splitlines()
     prompts = [json.loads(line)["prompt"] for line in lines]

@@ -17,12 +17,15 @@ from helpers import (
     rollouts,
     seal_json,
     small_build,
+    stage_counts,
+    stage_entry,
+    stage_options,
 )
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.dataset.stage import derive_dataset
+from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.label import LabelOptions
 
@@ -40,14 +43,15 @@ def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
     assert right == [{"n": 4, "n_correct": 3}, {"n": 1, "n_correct": 1}]
     assert wrong == [{"n": 4, "n_correct": 1}, {"n": 1, "n_correct": 0}]
     assert silent == [{"n": 1, "n_correct": 0}] and empty == []
-    statistics = manifest["rollouts"]
-    assert (statistics["prefixes"], statistics["continuations"], statistics["tokens"]) == (2, 8, 80)
+    statistics = stage_counts(manifest, "label")
+    assert statistics["prefixes"] == 2
     source_tokens = json.loads((tmp_path / "run/manifest.json").read_text())["cost"]["tokens"]
-    assert statistics["seconds"] == 4 and statistics["sampling_tokens"] == source_tokens
-    assert (statistics["steps"], statistics["label_disagreements"]) == (5, 0)
+    cost = {"tokens": 80, "prm_calls": 0, "seconds": 4.0}
+    assert stage_entry(manifest, "label")["cost"] == cost
+    assert (statistics["labels"]["steps"], statistics["labels"]["disagreements"]) == (5, 0)
     assert (
         manifest["cost"]["tokens"] == source_tokens + 80
-        and manifest["spec"]["label"]["sampling"]["n"] == 4
+        and stage_options(manifest, "label")["continuations"]["sampling"]["n"] == 4
     )
     card = (tmp_path / "mc/README.md").read_text()
     plot = card.partition("Steps by fraction of correct continuations:")[2].split("```")[1]
@@ -60,7 +64,7 @@ def test_half_right_continuations_count_as_right(tmp_path: Path) -> None:
     small_build(tmp_path / "run", problem_set(1))
     manifest = label_with_rollouts(tmp_path / "run", tmp_path / "mc", n=2)
     assert rollouts(tmp_path / "mc")[1][0] == {"n": 2, "n_correct": 1}
-    assert manifest["rollouts"]["label_disagreements"] == 1
+    assert stage_counts(manifest, "label")["labels"]["disagreements"] == 1
 
 
 def test_outcome_labels_stay_next_to_the_counts(tmp_path: Path) -> None:
@@ -73,7 +77,7 @@ def test_outcome_labels_stay_next_to_the_counts(tmp_path: Path) -> None:
 
 
 def test_a_shared_prefix_is_continued_once(tmp_path: Path) -> None:
-    from helpers import build_spec, fixed_sampler
+    from helpers import fixed_sampler, sample_settings
 
     source = problem_set(1)
     texts = (RIGHT, RIGHT.replace("42. The answer", "forty-two. The answer"), WRONG)
@@ -81,12 +85,12 @@ def test_a_shared_prefix_is_continued_once(tmp_path: Path) -> None:
     small_build(
         tmp_path / "run",
         source,
-        spec=build_spec(n=3),
+        sampling=sample_settings(n=3),
         make_sampler=lambda: fixed_sampler(source, texts),
     )
     manifest = label_with_rollouts(tmp_path / "run", tmp_path / "mc", sampler)
     assert len(sampler.prompts) == len(set(sampler.prompts)) == 2
-    assert manifest["rollouts"]["prefixes"] == 2
+    assert stage_counts(manifest, "label")["prefixes"] == 2
     first, second, _ = rollouts(tmp_path / "mc")
     assert first[0] == second[0]
 
@@ -174,7 +178,7 @@ def test_a_dataset_of_another_model_needs_the_model_option(
     small_build(tmp_path / "run")
     file = tmp_path / "run/manifest.json"
     manifest = json.loads(file.read_text())
-    manifest["spec"]["model"] = {"name": "tiny", "revision": "sha256:0"}
+    stage_options(manifest, "sample")["model"] = {"name": "tiny", "revision": "sha256:0"}
     file.write_text(seal_json(manifest))
     arguments = ["label", str(tmp_path / "run"), "--rollouts", "2", "--out", str(tmp_path / "mc")]
     code, _, err = run(capsys, *arguments)
@@ -188,7 +192,7 @@ def test_a_dataset_of_an_older_grader_must_be_graded_again_before_labelling(
     old, sampler = tmp_path / "old", PartlyRightSampler()
     shutil.copytree(Path(__file__).parents[2] / "data/frozen/dataset", old)
     manifest = json.loads((old / "manifest.json").read_text())
-    manifest["spec"]["grader"] = "math@1"
+    stage_options(manifest, "grade")["grader"] = "math@1"
     (old / "manifest.json").write_text(seal_json(manifest))
     with pytest.raises(SchemaError, match=r"'math@1' .* `fsdpo-data grade`"):
         label_with_rollouts(old, tmp_path / "mc", sampler)
@@ -196,6 +200,6 @@ def test_a_dataset_of_an_older_grader_must_be_graded_again_before_labelling(
     again = GradeStage(get_grader().version, workers=1)
     derive_dataset(old, tmp_path / "new", [again], progress=LineProgress())
     assert (
-        label_with_rollouts(tmp_path / "new", tmp_path / "mc")["spec"]["grader"]
+        stage_options(label_with_rollouts(tmp_path / "new", tmp_path / "mc"), "grade")["grader"]
         == get_grader().version
     )

@@ -13,14 +13,22 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 from fakes import FixedSampler
-from helpers import build_spec, fixed_sampler, problem_set, small_build
+from helpers import (
+    fixed_sampler,
+    problem_set,
+    sample_settings,
+    small_build,
+    stage_counts,
+    stage_options,
+)
 from pair_files import Rewards, rewrite
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.schema import arrow_schema
-from fsdpo_data.dataset.stage import derive_dataset
+from fsdpo_data.dataset.stage_records import PairRecord
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
@@ -50,9 +58,12 @@ def make_scored_dataset(tmp_path: Path) -> MakeDataset:
     def make(rewards: dict[str, Sequence[float] | None], problems: int = 2) -> Path:
         source = problem_set(problems)
         texts = tuple(rewards)
-        spec = build_spec(n=len(texts))
+        spec = sample_settings(n=len(texts))
         small_build(
-            tmp_path / "built", source, spec=spec, make_sampler=lambda: fixed_sampler(source, texts)
+            tmp_path / "built",
+            source,
+            sampling=spec,
+            make_sampler=lambda: fixed_sampler(source, texts),
         )
         progress = LineProgress()
         derive_dataset(
@@ -92,7 +103,12 @@ def test_the_best_correct_solutions_are_paired_with_the_worst_incorrect_ones(
     manifest, pairs = make_pairs(make_scored_dataset(REWARDS), top=2)
     assert pairs == list(product([right(1), right(2)], [wrong(0), wrong(2)]))
     assert manifest["rows"]["pairs"] == 8
-    assert manifest["pairs"]["problems"] == {"used": 2, "problems": 2, "too_easy": 0, "too_hard": 0}
+    assert stage_counts(manifest, "pair")["problems"] == {
+        "used": 2,
+        "problems": 2,
+        "too_easy": 0,
+        "too_hard": 0,
+    }
 
 
 def test_fewer_solutions_than_top_give_fewer_pairs(make_scored_dataset: MakeDataset) -> None:
@@ -115,7 +131,7 @@ def test_repeated_texts_count_once(make_scored_dataset: MakeDataset, tmp_path: P
     source = problem_set(1)
     texts = (right(0), right(0), right(0), wrong(0), wrong(0))
     sampler = lambda: fixed_sampler(source, texts)  # noqa: E731
-    small_build(tmp_path / "b", source, spec=build_spec(n=5), make_sampler=sampler)
+    small_build(tmp_path / "b", source, sampling=sample_settings(n=5), make_sampler=sampler)
     table = Rewards({right(0): [0.9, 0.9], wrong(0): [0.1, 0.1]})
     derive_dataset(tmp_path / "b", tmp_path / "s", [table], progress=LineProgress())
     _, pairs = make_pairs(tmp_path / "s")
@@ -145,7 +161,7 @@ def test_the_widest_margins_are_kept_and_narrow_ones_dropped(
     assert pairs == [(right(1), wrong(0)), (right(2), wrong(0))]
     manifest, pairs = make_pairs(source, "wide", min_margin=0.5)
     assert {pair[1] for pair in pairs} == {wrong(0), wrong(2)}
-    assert manifest["pairs"]["margin"]["min"] >= 0.5
+    assert stage_counts(manifest, "pair")["margin"]["min"] >= 0.5
 
 
 def test_a_solution_without_rewards_is_left_out(make_scored_dataset: MakeDataset) -> None:
@@ -156,10 +172,10 @@ def test_a_solution_without_rewards_is_left_out(make_scored_dataset: MakeDataset
 def test_statistics_show_lengths_and_margins(make_scored_dataset: MakeDataset) -> None:
     rewards: dict[str, Sequence[float] | None] = {right(0, steps=5): [0.1] * 5}
     manifest, _ = make_pairs(make_scored_dataset({**rewards, wrong(0): [0.3, 0.5]}))
-    assert manifest["pairs"]["margin"] == {
+    assert stage_counts(manifest, "pair")["margin"] == {
         "mean": -0.3, "min": -0.3, "median": -0.3, "max": -0.3, "negative": 2
     }  # fmt: skip
-    length = manifest["pairs"]["length"]
+    length = stage_counts(manifest, "pair")["length"]
     assert (length["chosen_steps"], length["rejected_steps"]) == (5, 2)
     assert (length["chosen_longer"], length["chosen_shorter"]) == (2, 0)
 
@@ -174,11 +190,17 @@ def test_truncated_solutions_are_not_paired(tmp_path: Path) -> None:
         def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
             return [[Completion(text, reason, 9) for text, reason in responses] for _ in prompts]
 
-    small_build(tmp_path / "b", source, spec=build_spec(n=4), make_sampler=lambda: Cuts({}))
+    small_build(
+        tmp_path / "b", source, sampling=sample_settings(n=4), make_sampler=lambda: Cuts({})
+    )
     derive_dataset(tmp_path / "b", tmp_path / "s", [Rewards(table)], progress=LineProgress())
     manifest, pairs = make_pairs(tmp_path / "s")
     assert pairs == [(right(0), wrong(0))]
-    assert manifest["pairs"]["solutions"] == {"chosen": 1, "rejected": 1, "truncated": 2}
+    assert stage_counts(manifest, "pair")["solutions"] == {
+        "chosen": 1,
+        "rejected": 1,
+        "truncated": 2,
+    }
     solutions = pl.read_parquet(tmp_path / "s/solutions/*.parquet")
     cut = solutions.filter(pl.col("finish_reason") == "length").row(0, named=True)
     rewrite(
@@ -270,7 +292,8 @@ def test_the_parent_is_recorded_and_unchanged(make_scored_dataset: MakeDataset) 
     manifest, _ = make_pairs(source)
     assert manifest["parent"] == json.loads((source / "manifest.json").read_text())["digest"]
     assert (
-        manifest["spec"]["pair"]["top"] == 4 and manifest["spec"]["score"]["prm"]["name"] == "table"
+        stage_options(manifest, "pair")["top"] == 4
+        and stage_options(manifest, "score")["prm"]["name"] == "table"
     )
     assert {path: path.read_bytes() for path in source.rglob("*.parquet")} == old_bytes
     assert (source.parent / "pairs/solutions").exists() and (source.parent / "pairs/README.md")
@@ -337,8 +360,10 @@ def test_broken_pairs_are_found(make_scored_dataset: MakeDataset) -> None:
             validate(root)
     rewrite(root, **pair)
     manifest = validate(root)
-    assert manifest.pairs and manifest.pairs.margin
-    manifest.pairs.margin["mean"] += 0.1
+    record = manifest.get("pair", PairRecord)
+    assert record.counts.margin is not None
+    record.counts.margin["mean"] += 0.1  # type: ignore[operator]
+    manifest.put(record)
     (root / "manifest.json").write_text(manifest.to_json())
     with pytest.raises(SchemaError, match="but the manifest has"):
         validate(root)
@@ -372,7 +397,7 @@ def test_the_command_shows_the_lengths_of_both_sides(
     assert not caught.value.code
     assert "6 of 2 problems (0 too easy, 0 too hard)" in output
     assert "tokens in 2.0 steps (chosen) against" in output and "chosen longer" in output
-    assert validate(out).to_dict()["spec"]["pair"]["max_pairs"] == 3
+    assert stage_options(validate(out).to_dict(), "pair")["max_pairs"] == 3
 
 
 def test_pairs_and_solutions_may_be_in_any_files(
@@ -414,15 +439,15 @@ def test_solutions_that_stop_inside_their_thinking_form_no_pairs(
     progress = LineProgress()
     derive_dataset(path, tmp_path / "pairs", [PairStage(PairSpec())], progress=progress)
     manifest = validate(tmp_path / "pairs")
-    assert manifest.pairs is not None
-    assert manifest.pairs.pairs == 2 and manifest.pairs.solutions["unclosed"] == 2
+    counts = manifest.get("pair", PairRecord).counts
+    assert counts.pairs == 2 and counts.solutions["unclosed"] == 2
     rejected = pl.read_parquet(tmp_path / "pairs/pairs")["rejected"].to_list()
     assert rejected == [wrong(1)] * 2
     stage = PairStage(PairSpec(allow_unclosed=True))
     derive_dataset(path, tmp_path / "all", [stage], progress=progress)
     manifest = validate(tmp_path / "all")
-    assert manifest.pairs is not None and manifest.pairs.pairs == 4
-    assert "unclosed" not in manifest.pairs.solutions
+    counts = manifest.get("pair", PairRecord).counts
+    assert counts.pairs == 4 and "unclosed" not in counts.solutions
 
 
 @pytest.mark.parametrize(
@@ -443,7 +468,8 @@ def test_a_last_step_with_another_weight_on_each_side_is_a_warning(
     out = source.parent / "pairs"
     derive_dataset(source, out, [PairStage(PairSpec(), gamma=gamma)], progress=LineProgress())
     manifest = validate(out)
-    assert manifest.pairs and (statistics := manifest.pairs.step_weights)
+    statistics = manifest.get("pair", PairRecord).counts.step_weights
+    assert statistics
     assert statistics.chosen.weight == [1.0, 1.0]
     assert statistics.rejected.weight == pytest.approx(rejected_weights, abs=1e-4)
     assert statistics.rejected.reward == pytest.approx(rejected_rewards[::-1], abs=1e-4)

@@ -8,29 +8,39 @@ from typing import Any
 
 import pytest
 from fakes import TableScorer
-from helpers import RIGHT, TEXTS, WRONG, build_spec, fixed_sampler, problem_set, small_build
+from helpers import (
+    RIGHT,
+    TEXTS,
+    WRONG,
+    build_job,
+    fixed_sampler,
+    problem_set,
+    reward_model,
+    small_build,
+    stage_counts,
+    stage_options,
+)
 
 from fsdpo_data.core.errors import RunMismatchError, UnavailableError
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.dataset.stage import derive_dataset
+from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages.pair import PairStage
-from fsdpo_data.stages.sample import BuildJob, build
+from fsdpo_data.stages.sample import build
 from fsdpo_data.stages.score import ScoreStage
 
 TABLE = TableScorer({RIGHT: [0.75, 0.875], WRONG: [0.5, 0.125], TEXTS[2]: [0.25], "": []})
-ENGINE = {"name": "table", "dtype": "auto"}
 
 
 def stages(scorer: Any = TABLE, top: int = 4) -> list[Any]:
-    return [ScoreStage(TABLE.model, ENGINE, lambda: scorer), PairStage(PairSpec(top=top))]
+    return [ScoreStage(reward_model(TABLE.model, lambda: scorer)), PairStage(PairSpec(top=top))]
 
 
 def run(out: Path, run_stages: list[Any] | None = None, **options: Any) -> dict[str, Any]:
     source = problem_set()
     make = options.pop("make_sampler", lambda: fixed_sampler(source))
-    job = BuildJob(build_spec(), source, make)
+    job = build_job(source, make)
     return build(job, out, run_stages or stages(), progress=LineProgress(), **options).to_dict()
 
 
@@ -42,10 +52,9 @@ def test_one_run_equals_its_stages_run_one_by_one(tmp_path: Path) -> None:
     separate_manifest = derive_dataset(
         tmp_path / "b", tmp_path / "c", stages()[1:], progress=LineProgress()
     ).to_dict()
-    assert (
-        manifest["digest"] == separate_manifest["digest"]
-        and manifest["pairs"] == separate_manifest["pairs"]
-    )
+    assert manifest["digest"] == separate_manifest["digest"] and stage_counts(
+        manifest, "pair"
+    ) == stage_counts(separate_manifest, "pair")
     assert manifest["rows"] == {"problems": 3, "solutions": 12, "pairs": 6}
     built = validate(tmp_path / "all/build").to_dict()
     assert manifest["parent"] == built["digest"]
@@ -83,7 +92,7 @@ def test_other_options_are_refused_before_sampling(tmp_path: Path) -> None:
     with pytest.raises(RunMismatchError, match=r"stages\.pair\.top: 4 in the run, 2 now"):
         run(tmp_path / "out", stages(top=2), resume=True, make_sampler=lambda: pytest.fail("asked"))
     small_build(tmp_path / "plain")
-    with pytest.raises(RunMismatchError, match="build: None in the run"):
+    with pytest.raises(RunMismatchError, match=r"stages\.pair: None in the run"):
         run(tmp_path / "plain", resume=True, make_sampler=lambda: pytest.fail("asked"))
 
 
@@ -105,7 +114,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert code == 0, err
     output = " ".join(out.split())
     assert "step rewards" in output and "of 3 problems (0 too easy, 0 too hard)" in output
-    assert validate(tmp_path / "out").to_dict()["spec"]["score"]["prm"]["name"] == "prm"
+    assert stage_options(validate(tmp_path / "out").to_dict(), "score")["prm"]["name"] == "prm"
     code, _, err = command(capsys, "build", "--prm", str(tmp_path / "policy"))
     assert code == 1 and "Expected …ForTokenClassification" in err
     code, _, err = command(capsys, "build", "--top", "2", "--out", str(tmp_path / "unpaired"))

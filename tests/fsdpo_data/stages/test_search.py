@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
 from command_line import run
 from fakes import Judge, Writer
-from helpers import build_spec, problem_set
+from helpers import build_job, problem_set, read_sample_settings, reward_model, sample_settings
 from random_model import save_random_prm
 
 import fsdpo_data as fd
 from fsdpo_data.core.errors import InputError, ItemError, SchemaError
 from fsdpo_data.core.failures import FailurePolicy, read_failures
+from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import read_table, replace_column, write_parquet
+from fsdpo_data.dataset.stage_records import SearchSettings
 from fsdpo_data.dataset.validate import check_invariants, validate
 from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.stages import sample
-from fsdpo_data.stages.sample import BuildJob, build
+from fsdpo_data.stages.sample import build
+from fsdpo_data.stages.score import ScoreRecord
 
 PROBLEMS = problem_set(7, answer="7")
 BEAM = BeamSpec(b1=3, b2=2, max_steps=6)
-PRM = {"prm": {"name": "judge", "revision": "0"}}
-SEARCH = {"sampler": "beam", **BEAM.model_dump(), **PRM}
 
 
 class BatchJudge(Judge):
@@ -46,26 +45,26 @@ class BatchJudge(Judge):
         ]
 
 
+SCORING = reward_model(ModelRef("judge", "0"), lambda: BatchJudge(0), "judge").settings
+OTHER_SCORING = reward_model(ModelRef("judge", "1"), lambda: BatchJudge(0), "judge").settings
+SEARCH = SearchSettings(sampler="beam", beam=BEAM, reward_model=SCORING)
+
+
 def search_build(
     out: Path,
     *,
     sampler: Sampler | None = None,
     judge: Judge | None = None,
-    search: dict[str, Any] = SEARCH,
+    search: SearchSettings = SEARCH,
     segmenter: str = "newline@1",
     max_failed: str = "0",
     resume: bool = True,
 ) -> Manifest:
-    spec = replace(
-        build_spec(n=2),
-        search=search,
-        score={"engine": {"name": "judge", "dtype": "auto"}, **PRM},
-        segmenter=segmenter,
-    )
-    job = BuildJob(
-        spec,
+    job = build_job(
         PROBLEMS,
         lambda: BeamSampler(sampler or Writer(0), judge or BatchJudge(0), "newline@1", BEAM),
+        sample_settings(n=2).model_copy(update={"search": search, "segmenter": segmenter}),
+        scoring=SCORING,
         batch_size=3,
         workers=1,
         failure_policy=FailurePolicy(max_failed),
@@ -93,7 +92,7 @@ def test_a_dataset_has_the_rewards_and_the_cost_of_its_search(tmp_path: Path) ->
     assert first["search"].struct.field("discarded_tokens").min() > 0  # type: ignore[operator]
     assert manifest.cost.tokens == first.select(tokens.sum()).item()
     assert first["search"].struct.field("prm_calls").sum() == manifest.cost.prm_calls == judge.calls
-    assert manifest.rewards is not None and manifest.rewards.scored == len(rows)
+    assert manifest.get("score", ScoreRecord).counts.scored == len(rows)
 
 
 def test_the_best_solution_comes_first(tmp_path: Path) -> None:
@@ -105,19 +104,29 @@ def test_the_best_solution_comes_first(tmp_path: Path) -> None:
 
 def test_ids_name_the_search_its_reward_model_and_its_segmenter(tmp_path: Path) -> None:
     specs = [
-        replace(build_spec(n=2), segmenter=segmenter, search=search)
+        sample_settings(n=2).model_copy(update={"segmenter": segmenter, "search": search})
         for search, segmenter in (
-            ({}, "newline@1"),
+            (None, "newline@1"),
             (SEARCH, "newline@1"),
             (SEARCH, "blank-line@1"),
-            (SEARCH | {"b1": 4}, "newline@1"),
-            (SEARCH | {"prm": {"name": "judge", "revision": "1"}}, "newline@1"),
+            (SEARCH.model_copy(update={"beam": BEAM.replace(b1=4)}), "newline@1"),
+            (SEARCH.model_copy(update={"reward_model": OTHER_SCORING}), "newline@1"),
         )
     ]
     assert len({spec.sampling_id for spec in specs}) == len(specs)
     # The segmenter of independent samples is not part of their ids.
-    assert replace(specs[0], segmenter="blank-line@1").sampling_id == specs[0].sampling_id
-    assert replace(specs[1], sampling=SamplingSpec(n=1)).sampling_id == specs[1].sampling_id
+    other_segmenter = specs[0].model_copy(update={"segmenter": "blank-line@1"})
+    assert other_segmenter.sampling_id == specs[0].sampling_id
+    fewer_samples = specs[1].model_copy(update={"sampling": SamplingSpec(n=1)})
+    assert fewer_samples.sampling_id == specs[1].sampling_id
+
+
+def test_a_search_by_the_aggregate_of_an_absent_plugin_is_read(tmp_path: Path) -> None:
+    manifest = search_build(tmp_path)
+    [record] = [record for record in manifest.stages if record.name == "sample"]
+    record.options["search"]["beam"]["aggregate"] = "absent"
+    search = read_sample_settings(manifest).search
+    assert search is not None and search.beam.aggregate == "absent"
 
 
 def test_the_cost_of_a_search_belongs_to_a_search(tmp_path: Path) -> None:
@@ -216,7 +225,7 @@ def test_a_refused_problem_fails_alone_and_is_retried(
     other_solutions = expected.filter(pl.col("problem_id") != failed_id)
     assert solutions(tmp_path / "run").equals(other_solutions)
     retried = search_build(tmp_path / "run", judge=judge, max_failed="50%")
-    assert retried.digest == clean.digest and retried.failed is None
+    assert retried.digest == clean.digest and retried.failed == {}
 
 
 @pytest.fixture(scope="module")
@@ -249,15 +258,16 @@ def test_a_search_on_the_command_line_and_in_python(
         out=tmp_path / "python",
     )
     assert dataset.manifest.digest == validate(tmp_path / "command").digest
-    spec = dataset.manifest.spec
-    assert spec.search is not None and spec.score is not None
-    assert spec.search.prm.revision == spec.score.prm.revision
-    assert (spec.search.sampler, spec.search.b1, spec.search.b2) == ("beam", 3, 2)
+    search = read_sample_settings(dataset.manifest).search
+    assert search is not None
+    scoring = dataset.manifest.get("score", ScoreRecord).options
+    assert search.reward_model == scoring
+    assert (search.sampler, search.beam.b1, search.beam.b2) == ("beam", 3, 2)
     rewards = solutions(dataset.path)["step_rewards"]
     scored = dataset.score(prm=str(prm), out=tmp_path / "scored")
     for reward, again in zip(rewards, solutions(scored.path)["step_rewards"], strict=True):
         assert again.to_list() == pytest.approx(reward.to_list(), abs=1e-6)
-    assert scored.manifest.spec.search == spec.search
+    assert read_sample_settings(scored.manifest).search == search
     dataset.pair(out=tmp_path / "pairs", require_outcome=False, top=1)
     card = (tmp_path / "python/README.md").read_text()
     assert "| search | step-wise beam search: b1 3, b2 2, at most 3 generations" in card

@@ -12,7 +12,7 @@ import pytest
 from command_line import run
 from fakes import FixedSampler
 from hashes import hashes
-from helpers import RIGHT, WRONG, build_spec, small_build
+from helpers import RIGHT, WRONG, read_sample_settings, sample_settings, small_build
 from paired_data import paired_dataset
 
 import fsdpo_data as fd
@@ -26,6 +26,8 @@ from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.selection import write_rows
 from fsdpo_data.selection.funnel import Funnel
+from fsdpo_data.stages.score import ScoreRecord
+from fsdpo_data.stages.select import SelectRecord
 
 RIGHT_COUNTS = [0, 1, 2, 3, 4, 4]  #: Right solutions among the four of each problem.
 
@@ -59,7 +61,9 @@ def build(
         for problem, right, other in zip(problems, rights, wrong, strict=False)
     }
     source = ProblemSet(problems, [SourceRef("test", "1", "train")])
-    small_build(out, source, spec=build_spec(n=samples), make_sampler=lambda: FixedSampler(texts))
+    small_build(
+        out, source, sampling=sample_settings(n=samples), make_sampler=lambda: FixedSampler(texts)
+    )
     return fd.open_dataset(out)
 
 
@@ -83,10 +87,11 @@ def test_everything_selected_has_the_same_files_and_statistics(
 ) -> None:
     selected = dataset.select(out=tmp_path / "all").validate()
     assert selected.manifest.digest == dataset.manifest.digest
-    differing = {"spec", "parent", "grader_rules", "selection", "manifest_digest"}
+    differing = {"stages", "parent", "grader_rules", "manifest_digest"}
     expected = dataset.manifest.to_dict()
     values = selected.manifest.to_dict()
     assert {key for key in values if values[key] != expected.get(key)} == differing
+    assert [entry for entry in values["stages"] if entry["name"] != "select"] == expected["stages"]
     assert selected.manifest.parent == dataset.manifest.digest
 
 
@@ -132,24 +137,23 @@ def test_the_manifest_has_the_filters_in_order_and_the_statistics(
     selected = dataset.select(
         out=tmp_path / "new", pass_rate="0.25..", outcome=["correct"], per_problem=2, seed=3
     )
-    selection = selected.manifest.selection
-    assert selection is not None
-    counts = [(item.name, item.problems, item.solutions) for item in selection.filters]
+    record = selected.manifest.get("select", SelectRecord)
+    selection = record.counts
+    counts = [(name, size.problems, size.solutions) for name, size in selection.filters.items()]
     assert counts == [("pass_rate", 1, 4), ("outcome", 0, 6), ("per_problem", 0, 5)]
     assert (selection.available.problems, selection.available.solutions) == (6, 24)
     assert (selection.selected.problems, selection.selected.solutions) == (5, 9)
-    assert selection.available.accuracy.correct == 14 and selection.selected.accuracy.n == 9
-    assert selected.manifest.spec.select is not None
-    assert selected.manifest.spec.select.to_dict() == {
+    assert selection.available.outcomes["correct"] == 14 and selection.selected.accuracy.n == 9
+    assert record.options == {
         "options": {
             "pass_rate": "0.25..",
             "outcome": ["correct"],
             "per_problem": 2,
             "stratify": "outcome",
+            "seed": 3,
         },
-        "seed": 3,
     }
-    assert selected.manifest.spec.sampling.n == 2
+    assert read_sample_settings(selected.manifest).sampling.n == 2
     card = (selected.path / "README.md").read_text()
     assert "| selection | " in card and "pass rate `0.25..`" in card
 
@@ -159,8 +163,7 @@ def test_undecided_answers_give_no_pass_rate(tmp_path: Path) -> None:
     assert dataset.manifest.outcomes == {"correct": 1, "incorrect": 7, "undecided": 4}
     selected = dataset.select(out=tmp_path / "new", pass_rate="0..")
     assert rights(selected) == [0, 1]
-    assert selected.manifest.selection is not None
-    assert selected.manifest.selection.without_pass_rate == 1
+    assert selected.manifest.get("select", SelectRecord).counts.without_pass_rate == 1
 
 
 def test_unknown_token_counts_are_named(tmp_path: Path) -> None:
@@ -186,8 +189,8 @@ def test_a_split_has_no_problem_on_both_sides(tmp_path: Path) -> None:
     assert all(ids) and len(ids[0]) > 30
     for part, problem_ids in zip(parts, ids, strict=True):
         assert set(part.solutions().collect()["problem_id"]) == problem_ids
-        assert part.manifest.selection is not None and part.manifest.selection.splits is not None
-        sizes = part.manifest.selection.splits
+        sizes = part.manifest.get("select", SelectRecord).counts.splits
+        assert sizes is not None
         assert {name: size.problems for name, size in sizes.items()} == {
             "train": len(ids[0]),
             "validation": len(ids[1]),
@@ -245,15 +248,14 @@ def test_duplicates_and_rewards(tmp_path: Path) -> None:
     rewarded = scored.select(out=tmp_path / "rewarded", **options).validate()
     rewards = rewarded.solutions().collect()["step_rewards"]
     assert rewards.list.min().min() >= low and len(rewards) < scored.manifest.rows.solutions
-    assert rewarded.manifest.rewards is not None
-    assert rewarded.manifest.rewards.scored == len(rewards)
-    assert rewarded.manifest.pairs is None and rewarded.manifest.rows.pairs == 0
-    assert rewarded.manifest.spec.pair is None
+    assert rewarded.manifest.get("score", ScoreRecord).counts.scored == len(rewards)
+    assert rewarded.manifest.rows.pairs == 0
+    assert not rewarded.manifest.has_stage("pair")
     unique = scored.select(out=tmp_path / "unique", unique=True).validate()
     assert unique.manifest.rows.solutions == scored.manifest.statistics.unique_solutions
     # A later stage keeps the selection in the spec.
     paired = unique.pair(out=tmp_path / "paired", top=1, require_outcome=False)
-    assert paired.manifest.spec.select is not None and paired.manifest.spec.pair is not None
+    assert paired.manifest.has_stage("select") and paired.manifest.has_stage("pair")
 
 
 @pytest.mark.parametrize(
@@ -330,8 +332,7 @@ def test_a_problem_of_a_benchmark_is_dropped(dataset: fd.Dataset, tmp_path: Path
     benchmark.write_text(json.dumps({"question": "How far is the sea?", "answer": "42"}) + "\n")
     selected = dataset.select(out=tmp_path / "new", **options)
     assert selected.manifest.rows.problems == 6
-    assert selected.manifest.spec.select is not None
-    section = selected.manifest.spec.select.to_dict()["options"]["against"]
+    section = selected.manifest.get("select", SelectRecord).options["options"]["against"]
     assert section[0]["name"] == "bench" and section[0]["revision"].startswith("sha256:")
 
 
@@ -350,8 +351,7 @@ def test_the_command_plans_and_selects(
     assert code == 0
     assert "split validation: " in result and (tmp_path / "new-validation").is_dir()
     manifest = fd.open_dataset(tmp_path / "new-validation").manifest
-    assert manifest.spec.select is not None
-    assert manifest.spec.select.to_dict()["part"] == "validation"
+    assert manifest.get("select", SelectRecord).options["part"] == "validation"
     code, _, message = run(capsys, *words)
     assert code and "expected the directory of the new dataset" in message
 

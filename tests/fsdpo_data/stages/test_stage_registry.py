@@ -16,20 +16,14 @@ from helpers import small_build
 import fsdpo_data as fd
 from fsdpo_data.cli.app import app
 from fsdpo_data.cli.commands.grade import GradeCommandOptions
+from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.options import split_docstring
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.registry import Registry
-from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.manifest_sections import SpecSection
+from fsdpo_data.dataset.manifest import Manifest, RawRecord, read_manifest
 from fsdpo_data.dataset.schema import replace_column
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
-from fsdpo_data.dataset.stage_registry import (
-    STAGES,
-    StageEntry,
-    card_rows,
-    replaced_keys,
-    stage_entry,
-)
+from fsdpo_data.dataset.stage_registry import STAGES, StageEntry, card_rows, stage_entry
 from fsdpo_data.stages.grade import GradeOptions
 
 
@@ -39,9 +33,10 @@ def dataset(tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def with_spec_section(manifest: Manifest, **sections: object) -> Manifest:
-    spec = manifest.spec.to_dict() | sections
-    return manifest.model_copy(update={"spec": SpecSection.model_validate(spec)})
+def add_stage(manifest: Manifest, name: str, **options: object) -> Manifest:
+    """Add the entry of a stage to a manifest."""
+    manifest.put(RawRecord(name=name, options=options, counts={}))
+    return manifest
 
 
 def test_every_stage_is_a_command_and_a_method(dataset: Path) -> None:
@@ -73,14 +68,31 @@ def test_other_names_are_no_methods(dataset: Path) -> None:
         _ = fd.open_dataset(dataset).grad  # type: ignore[attr-defined]
 
 
-def test_a_stage_replaces_the_results_of_stages_that_write_the_same(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(STAGES.data, "brevity", replace(STAGES["score"], name="brevity"))
-    keys = ["model", "score", "label", "pair"]
-    assert replaced_keys("brevity", keys) == ["score"]
-    assert replaced_keys("score", [*keys, "brevity"]) == ["brevity"]
-    assert replaced_keys("absent", keys) == []
+def test_a_stage_replaces_the_results_of_stages_that_write_the_same(dataset: Path) -> None:
+    manifest = read_manifest(dataset)
+    names = [record.name for record in manifest.stages]
+
+    def add_result(name: str, *writes: str) -> list[str]:
+        """Add the result of a stage; return the names of the stages that came after the build."""
+        record = RawRecord(
+            name=name,
+            options={},
+            writes=list(writes),
+            counts={},
+            cost=Cost(tokens=3, prm_calls=0, seconds=1.0),
+        )
+        manifest.add_result(record)
+        return [record.name for record in manifest.stages if record.name not in names]
+
+    tokens = manifest.cost.tokens
+    assert tokens is not None
+    assert add_result("brevity", "step_rewards") == ["brevity"]
+    assert add_result("polish") == ["brevity", "polish"]
+    # The stage that is replaced may be one of a plug-in that is not here.
+    assert add_result("score", "step_rewards") == ["polish", "score"]
+    assert add_result("polish") == ["polish", "score"]
+    # Replaced results have cost something too.
+    assert manifest.cost.tokens == tokens + 4 * 3
 
 
 def test_a_stage_cannot_remove_solutions(dataset: Path, tmp_path: Path) -> None:
@@ -104,15 +116,19 @@ def test_options_without_a_stage() -> None:
 def test_the_row_of_an_absent_stage_lists_its_values(dataset: Path) -> None:
     manifest = read_manifest(dataset)
     assert card_rows(manifest) == []
-    manifest = with_spec_section(manifest, polish={"words": 2})
+    manifest = add_stage(manifest, "polish", words=2)
     assert card_rows(manifest) == ['| polish | `{"words": 2}` |']
 
 
 def test_the_row_of_a_judge_names_votes(dataset: Path) -> None:
-    section = {"sampling": {"n": 4, "temperature": 1.0}, "model": {"name": "m", "revision": "r"}}
-    manifest = with_spec_section(read_manifest(dataset), label=section)
+    continuations = {
+        "sampling": {"n": 4, "temperature": 1.0},
+        "model": {"name": "m", "revision": "r"},
+    }
+    options: dict[str, object] = {"continuations": continuations}
+    manifest = add_stage(read_manifest(dataset), "label", **options)
     assert "Monte-Carlo: 4 continuations of each step by `m`" in card_rows(manifest)[0]
-    manifest = with_spec_section(manifest, label=section | {"judge": {"name": "j"}})
+    manifest = add_stage(manifest, "label", **options, judge={"name": "j"})
     assert "judge: 4 votes on each solution by `m`" in card_rows(manifest)[0]
 
 

@@ -10,16 +10,24 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from helpers import build_spec, problem_set, small_build
+from helpers import (
+    continuation_settings,
+    problem_set,
+    sample_settings,
+    small_build,
+    stage_counts,
+    stage_entry,
+    stage_options,
+)
 from pair_files import Rewards, rewrite
 
 from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import arrow_schema
-from fsdpo_data.dataset.stage import derive_dataset
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.export import export
 from fsdpo_data.models.prompts import get_template
@@ -84,7 +92,7 @@ def make_scored_dataset(tmp_path: Path) -> Callable[..., Path]:
         small_build(
             tmp_path / "built",
             source,
-            spec=build_spec(n=len(completions)),
+            sampling=sample_settings(n=len(completions)),
             make_sampler=lambda: TableSampler(ends),
         )
         derive_dataset(
@@ -118,8 +126,9 @@ def make_step_pairs(
     chosen = sampler or TableSampler(TEXTS)
     manifest = read_manifest(source)
     sampling = continuation_sampling(manifest, 4, seed=2)
-    engine = {"name": "replay", "dtype": "auto"}
-    continuer = ContinuationSampler(chosen.model, sampling, engine, lambda: chosen, batch_size=1)
+    continuer = ContinuationSampler(
+        continuation_settings(chosen.model, sampling), lambda: chosen, batch_size=1
+    )
     stage = StepPairStage(StepPairSpec(**spec), continuer)
     target = source.parent / out
     result = derive_dataset(source, target, [stage], progress=LineProgress(), resume=resume)
@@ -140,7 +149,10 @@ def test_the_first_error_is_paired_with_a_step_that_leads_to_a_correct_answer(
     assert early["chosen_steps"][0] == "Step 1: Add: 42.\n"
     assert late["chosen_rewards"] is None
     assert late["rejected_rewards"] == pytest.approx([0.9, 0.1])
-    assert manifest["rows"]["pairs"] == 2 and manifest["spec"]["pair"]["threshold"] == 0.5
+    assert (
+        manifest["rows"]["pairs"] == 2
+        and stage_options(manifest, "pair")["pairs"]["threshold"] == 0.5
+    )
 
 
 def test_incorrect_solutions_are_counted_by_result(
@@ -148,7 +160,7 @@ def test_incorrect_solutions_are_counted_by_result(
 ) -> None:
     source = make_scored_dataset()
     manifest, _ = make_step_pairs(source)
-    assert manifest["pairs"]["solutions"] == {
+    assert stage_counts(manifest, "pair")["solutions"] == {
         "incorrect": 4,
         "truncated": 1,
         "unscored": 0,
@@ -157,13 +169,9 @@ def test_incorrect_solutions_are_counted_by_result(
         "over_limit": 0,
         "not_corrected": 0,
     }
-    assert manifest["pairs"]["first_error"] == 1.5
-    resampling_cost = manifest["pairs"]["resampled"]
-    assert (
-        resampling_cost["prefixes"],
-        resampling_cost["continuations"],
-        resampling_cost["tokens"],
-    ) == (2, 8, 56)
+    assert stage_counts(manifest, "pair")["first_error"] == 1.5
+    assert stage_counts(manifest, "pair")["continued_prefixes"] == 2
+    assert stage_entry(manifest, "pair")["cost"]["tokens"] == 56
     source_cost = json.loads((source / "manifest.json").read_text())["cost"]
     assert manifest["cost"]["tokens"] == source_cost["tokens"] + 56
 
@@ -172,7 +180,7 @@ def test_the_threshold_defines_an_error(make_scored_dataset: Callable[..., Path]
     source = make_scored_dataset()
     manifest, rows = make_step_pairs(source, threshold=0.15)
     assert [row["rejected"] for row in rows] == [LATE]
-    assert manifest["pairs"]["solutions"]["no_error"] == 2
+    assert stage_counts(manifest, "pair")["solutions"]["no_error"] == 2
     with pytest.raises(InputError, match=r"no step of 4 incorrect .* below `threshold=0.01`"):
         make_step_pairs(source, "none", threshold=0.01)
 
@@ -180,7 +188,7 @@ def test_the_threshold_defines_an_error(make_scored_dataset: Callable[..., Path]
 def test_the_lowest_rewards_come_first(make_scored_dataset: Callable[..., Path]) -> None:
     manifest, rows = make_step_pairs(make_scored_dataset(), max_pairs=1)
     assert [row["rejected"] for row in rows] == [LATE]
-    assert manifest["pairs"]["solutions"]["over_limit"] == 1
+    assert stage_counts(manifest, "pair")["solutions"]["over_limit"] == 1
 
 
 def test_an_error_without_a_correct_continuation_is_counted(
@@ -190,7 +198,7 @@ def test_an_error_without_a_correct_continuation_is_counted(
     wrong = {**TEXTS, "": [finished_completion(EARLY)] * 4}
     manifest, rows = make_step_pairs(source, sampler=TableSampler(wrong))
     assert [row["rejected"] for row in rows] == [LATE]
-    assert manifest["pairs"]["solutions"]["not_corrected"] == 1
+    assert stage_counts(manifest, "pair")["solutions"]["not_corrected"] == 1
     nothing = {end: [finished_completion("Step 2: The answer is: 7")] * 4 for end in TEXTS}
     with pytest.raises(InputError, match="none of 8 continuations of 2 prefixes is correct"):
         make_step_pairs(source, "none", sampler=TableSampler(nothing))

@@ -11,14 +11,17 @@ from typing import Any
 import polars as pl
 import pytest
 from command_line import run as run_here
+from helpers import read_sample_settings
 from paired_data import paired_dataset
 
 from fsdpo_data.core import plugins
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.stage_records import PairRecord
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.models.prompts import TEMPLATES
+from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.steps.rewards import AGGREGATES, Aggregate, aggregate, aggregate_expr
 from fsdpo_data.steps.segment import (
     SEGMENTERS,
@@ -96,15 +99,15 @@ def test_a_build_and_pairs_use_a_plugin(run: Run, plugin_file: Path, tmp_path: P
     line = ("--limit", 3, "--samples", 2, "--segmenter", "sentence", "--workers", 2)
     line += ("--template", "terse")
     run(plugin_file, "build", *line, "--out", built)
-    assert read_manifest(built).spec.segmenter == "sentence@2"
+    assert read_sample_settings(read_manifest(built)).segmenter == "sentence@2"
     solutions = pl.read_parquet(built / "solutions/*.parquet")["completions"].to_list()
     assert solutions == [re.split(r"(?<=\.\s)(?=\S)", "".join(steps)) for steps in solutions]
     assert max(map(len, solutions)) > 2
-    assert read_manifest(built).spec.template.name == "terse@1"
+    assert read_sample_settings(read_manifest(built)).template.name == "terse@1"
     prompts = pl.read_parquet(built / "solutions/*.parquet")["prompt"]
     assert all(prompt.startswith("Q: ") and prompt.endswith("\nA:") for prompt in prompts)
     # The plug-in is absent now.
-    assert validate(built).spec.segmenter == "sentence@2"
+    assert read_sample_settings(validate(built)).segmenter == "sentence@2"
     for command in ("validate", "inspect"):
         run(None, command, built)
     run(None, "export", built, "--to", "trl-stepwise", "--out", tmp_path / "rows")
@@ -114,13 +117,14 @@ def test_a_build_and_pairs_use_a_plugin(run: Run, plugin_file: Path, tmp_path: P
     line = ("--aggregate", "max", "--top", 1, "--out", paired)
     run(plugin_file, "pair", scored, *line)
     manifest = read_manifest(paired)
-    assert manifest.spec.pair is not None and manifest.spec.pair.aggregate == "max"
+    record = manifest.get("pair", PairRecord)
+    assert isinstance(record.options, PairSpec) and record.options.aggregate == "max"
     pairs = pl.read_parquet(paired / "pairs/*.parquet")
     margins = [
         max(row["chosen_rewards"]) - max(row["rejected_rewards"]) for row in pairs.to_dicts()
     ]
-    assert manifest.pairs is not None and manifest.pairs.margin is not None
-    assert manifest.pairs.margin["mean"] == pytest.approx(sum(margins) / len(margins), abs=1e-4)
+    assert record.counts.margin is not None
+    assert record.counts.margin["mean"] == pytest.approx(sum(margins) / len(margins), abs=1e-4)
     assert validate(paired) == manifest
     for command in ("validate", "inspect"):
         run(None, command, paired)

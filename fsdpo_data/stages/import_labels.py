@@ -1,0 +1,62 @@
+"""The record of imported step labels, which :mod:`fsdpo_data.exchange` writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeAlias
+
+from fsdpo_data.core.file_model import FileModel
+from fsdpo_data.core.lazy import pl
+from fsdpo_data.dataset.manifest import Manifest, StageCounts, StageRecord
+from fsdpo_data.dataset.plots import count_tenths
+from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.stage_registry import (
+    STAGES_WITHOUT_COMMAND,
+    Distribution,
+    Row,
+    StageDescription,
+)
+
+IMPORT_STAGE = "import"  #: Name of the import of step labels.
+
+
+class ImportSettings(FileModel):
+    """The format of imported step labels."""
+
+    format: str  #: Name of the format, such as ``prm800k``.
+    meaning: str  #: How the labels of the format became labels from 0 to 1.
+    drops: str  #: Data of the rows that were not imported.
+
+
+class ImportCounts(StageCounts):
+    """Counts of imported step labels."""
+
+    rows: int  #: Rows of the imported file.
+    right: int  #: Steps with a label of at least 0.5.
+    wrong: int  #: Other steps.
+
+
+#: The entry of imported step labels.
+ImportRecord: TypeAlias = StageRecord[ImportSettings, ImportCounts]
+
+
+def _summarize(record: ImportRecord, manifest: Manifest) -> list[Row]:
+    """Return the row of the summary."""
+    counts = record.counts
+    text = (
+        f"{record.options.format}: {counts.right:,} right and {counts.wrong:,} wrong steps, from "
+        f"{counts.rows:,} rows"
+    )
+    return [("imported labels", text)]
+
+
+def _plot(record: ImportRecord, root: Path, manifest: Manifest) -> dict[str, Distribution]:
+    """Return the distribution of the labels."""
+    solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
+    labels = solutions.select("step_labels").explode("step_labels").drop_nulls()
+    return {"Steps by imported label": count_tenths(labels, pl.col("step_labels"))}
+
+
+STAGES_WITHOUT_COMMAND.register(
+    StageDescription(name=IMPORT_STAGE, record=ImportRecord, summarize=_summarize, plot=_plot)
+)
