@@ -101,7 +101,7 @@ def test_the_example_of_an_entry(
     )
     assert code == 0, err
     manifest = json.loads((out / "manifest.json").read_text())
-    assert manifest["spec"]["pair"]["aggregate"] == "median"
+    assert stage_options(manifest, "pair")["aggregate"] == "median"
     assert "my_aggregates" in [plugin["module"] for plugin in manifest["plugins"]]
 
 
@@ -168,7 +168,7 @@ from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import MODELS
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.problems.hub_datasets import DATASETS
-from helpers import small_build
+from helpers import small_build, stage_options
 
 assert Path(fsdpo_data.__file__).is_relative_to(Path.cwd()), "the copy is imported"
 assert get_template("plain-question").render("2+2?") == "Q: 2+2?\\nA:"

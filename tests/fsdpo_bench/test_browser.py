@@ -25,6 +25,7 @@ from paired_data import paired_dataset
 from typer.testing import CliRunner
 
 from fsdpo_data.api import open_dataset
+from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.problems.benchmark_places import BenchmarkPlace
 
 pytestmark = [

@@ -317,7 +317,8 @@ def test_labelling_and_benchmarks_with_a_server(script: Script, url: str, tmp_pa
     result = CliRunner().invoke(bench, [*line, "--out", str(tmp_path / "bench")])
     assert result.exit_code == 0, result.output
     config = json.loads((tmp_path / "bench/greedy/config.json").read_text())
-    assert config["engine"]["name"] == "openai" and config["engine"]["seeds"] == "not guaranteed"
+    engine = config["stages"]["sample"]["engine"]
+    assert engine["name"] == "openai" and engine["seeds"] == "not guaranteed"
 
 
 @pytest.mark.parametrize(
