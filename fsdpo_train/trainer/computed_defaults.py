@@ -17,7 +17,8 @@ from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.hub.client import HubRepo, find_file
 from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights
 from fsdpo_data.problems.embedded import CHECKPOINT
-from fsdpo_train.config import PreferenceSpec, TrainConfig
+from fsdpo_train.config import TrainConfig
+from fsdpo_train.losses.preference_losses import PreferenceSpec
 
 log = logging.getLogger(__name__)
 
