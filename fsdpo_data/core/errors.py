@@ -75,6 +75,11 @@ class UnavailableError(FsdpoError):
     """A required resource is missing: a package, a GPU, the Hub or a file."""
 
 
+def find_similar_names(name: str, known_names: Iterable[str], limit: int = 3) -> list[str]:
+    """Return the known names that differ from ``name`` by little more than a slip."""
+    return difflib.get_close_matches(name, list(known_names), n=limit, cutoff=0.7)
+
+
 def suggest_names(
     name: str,
     known_names: Iterable[str],
@@ -92,7 +97,7 @@ def suggest_names(
         lead_in: The words before the colon.
         limit: Maximum number of names in the sentence.
     """
-    similar_names = difflib.get_close_matches(name, list(known_names), n=limit)
+    similar_names = find_similar_names(name, known_names, limit)
     return f" {lead_in}: {', '.join(similar_names)}." if similar_names else ""
 
 

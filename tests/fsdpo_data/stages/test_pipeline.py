@@ -116,7 +116,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "step rewards" in output and "of 3 problems (0 too easy, 0 too hard)" in output
     assert stage_options(validate(tmp_path / "out").to_dict(), "score")["prm"]["name"] == "prm"
     code, _, err = command(capsys, "build", "--prm", str(tmp_path / "policy"))
-    assert code == 1 and "Expected …ForTokenClassification" in err
+    assert code == 1 and "is a language model (Qwen2ForCausalLM), not a reward model" in err
     code, _, err = command(capsys, "build", "--top", "2", "--out", str(tmp_path / "unpaired"))
     assert code == 1 and "--top 2: pairs are chosen by step rewards. Give --prm too" in err
     assert not (tmp_path / "unpaired").exists()
