@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from command_line import run
+from helpers import stage_options
 from paired_data import paired_dataset
 
 from fsdpo_data.api import open_dataset
