@@ -24,7 +24,7 @@ class ImportedPairStage(Stage):
 
     def options(self) -> ImportedPairSettings:
         """Return the origin of the pairs; the entry of the import has their format."""
-        return ImportedPairSettings()
+        return ImportedPairSettings(style="imported")
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Write one file of pairs per file of solutions."""

@@ -23,7 +23,7 @@ from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_GAMMA
 class ImportedPairSettings(FileModel):
     """The origin of imported pairs, whose sides end with the step that differs."""
 
-    style: Literal["imported"] = "imported"  #: Separates these pairs from the others.
+    style: Literal["imported"]  #: Separates these pairs from the others.
 
 
 #: The options of pairs in a manifest: Step-DPO pairs, imported ones, or complete solutions.
