@@ -75,11 +75,6 @@ class UnavailableError(FsdpoError):
     """A required resource is missing: a package, a GPU, the Hub or a file."""
 
 
-def find_similar_names(name: str, known_names: Iterable[str], limit: int = 3) -> list[str]:
-    """Return the known names that differ from ``name`` by little more than a slip."""
-    return difflib.get_close_matches(name, list(known_names), n=limit, cutoff=0.7)
-
-
 def suggest_names(
     name: str,
     known_names: Iterable[str],
@@ -97,7 +92,7 @@ def suggest_names(
         lead_in: The words before the colon.
         limit: Maximum number of names in the sentence.
     """
-    similar_names = find_similar_names(name, known_names, limit)
+    similar_names = difflib.get_close_matches(name, list(known_names), n=limit)
     return f" {lead_in}: {', '.join(similar_names)}." if similar_names else ""
 
 

@@ -7,6 +7,7 @@ raises an InputError.
 from __future__ import annotations
 
 import csv
+import difflib
 import glob
 import gzip
 import json
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.errors import InputError, find_similar_names
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.input_files import check_regular_file, parse_json, read_file
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows, read_arrow_rows, read_parquet_rows
@@ -90,7 +91,7 @@ def suggest_entries(path: Path) -> str:
         parent = parent.parent
     names = sorted(entry.name for entry in parent.iterdir() if not entry.name.startswith("."))
     names_by_stem = {Path(name).stem: name for name in names}
-    similar_stems = find_similar_names(path.stem, names_by_stem)
+    similar_stems = difflib.get_close_matches(path.stem, names_by_stem, cutoff=0.7)
     lead_in = "Nearest" if parent == Path() else f"Nearest in {parent}"
     similar_names = ", ".join(names_by_stem[stem] for stem in similar_stems)
     return f" {lead_in}: {similar_names}." if similar_names else ""

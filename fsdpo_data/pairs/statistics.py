@@ -68,7 +68,7 @@ class PairCounts(FileModel):
     @pydantic.model_validator(mode="after")
     def _check_lengths(self) -> Self:
         keys = {f"chosen_{self.unit}", f"rejected_{self.unit}"}
-        if self.first_error is None:
+        if self.margin is not None:
             keys |= {"chosen_steps", "rejected_steps", "chosen_longer", "chosen_shorter"}
         if missing_keys := sorted(keys - self.length.keys()):
             raise ValueError(f"length lacks {', '.join(missing_keys)}")

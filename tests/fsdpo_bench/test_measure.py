@@ -36,6 +36,7 @@ from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.entities import Solution
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.statistics import holm, mean_difference, wilson_interval
+from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef
 from fsdpo_data.problems.benchmark_places import BenchmarkPlace
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
@@ -417,10 +418,10 @@ def test_only_probabilities_weigh_votes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("score", "expected"),
     [
-        ({}, "min"),
-        ({"last_step_only": True}, "last"),
-        ({"prm_format": {"name": "skywork", "digest": "e", "meaning": "probability"}}, "mean"),
-        ({"prm_format": {"name": "of-a-user", "digest": "e", "meaning": "probability"}}, "min"),
+        ({"prm_format": None}, "min"),
+        ({"prm_format": None, "last_step_only": True}, "last"),
+        ({"prm_format": PrmFormatRef(name="skywork", digest="e", meaning="probability")}, "mean"),
+        ({"prm_format": PrmFormatRef(name="of-a-user", digest="e", meaning="probability")}, "min"),
     ],
 )
 def test_the_reward_model_decides_the_default_aggregate(
@@ -428,12 +429,7 @@ def test_the_reward_model_decides_the_default_aggregate(
 ) -> None:
     problem = make_problem(1)
     rows = make_solutions(problem, "ci", step_rewards=[[0.07, 0.97], [0.97, 0.45]])
-    section = {
-        "engine": {"name": "replay", "dtype": "auto"},
-        "prm": {"name": "prm", "revision": "sha256:" + "b" * 64},
-        **score,
-    }
-    root = write_dataset(tmp_path / "d", [problem], rows, prm="prm", score=section)
+    root = write_dataset(tmp_path / "d", [problem], rows, prm="prm", score=score)
     results = measure_paths(root)
     rewards = results.rewards["prm"]
     assert rewards.default_aggregate == rewards.distribution.aggregate == expected

@@ -32,6 +32,7 @@ from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.dataset.stage_records import PROBLEMS_STAGE, ProblemsRecord
 from fsdpo_data.exchange.formats import get_step_label_format
 from fsdpo_data.exchange.step_label_import import import_dataset
 from fsdpo_data.models.prompts import get_template
@@ -351,7 +352,8 @@ def test_small_runs_have_pairs_of_the_published_format(tmp_path: Path) -> None:
     pairs = stage_options(recipe, "step-pairs")
     label_format = get_step_label_format(pairs.source)
     manifest, _ = import_dataset(ROOT / pairs.file, label_format, tmp_path, pairs.template)
-    assert manifest.rows.pairs == 16 and not manifest.quarantined
+    problems = manifest.get(PROBLEMS_STAGE, ProblemsRecord)
+    assert manifest.rows.pairs == 16 and not problems.counts.quarantined
 
 
 def test_a_dry_run_shows_commands_and_the_papers_numbers() -> None:

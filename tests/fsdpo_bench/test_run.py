@@ -427,8 +427,8 @@ def test_an_outcome_reward_model_chooses_by_the_reward_of_the_last_step(
         done = with_prm(policy, reward_model, out, "--decoder", "sc,weighted,bon")
         assert done.exit_code == 0, done.exception
         assert read_run_record(out).decoders == decoders
-        score = validate(out / "samples").spec.score
-        assert score is not None and score.last_step_only == (reward_model == outcome_model)
+        manifest = validate(out / "samples")
+        assert manifest.has_outcome_rewards == (reward_model == outcome_model)
         aggregate = "last" if reward_model == outcome_model else "min"
         results = read_results(out / "results.json")
         [statistics] = results.rewards.values()

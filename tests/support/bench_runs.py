@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool, measure
@@ -137,6 +138,7 @@ def write_dataset(
     is_probability: bool = True,
     beam: tuple[int, int] | None = None,
     grader: str = GRADER_NAME,
+    score: Mapping[str, Any] = MappingProxyType({}),
     **changes: Any,
 ) -> Path:
     """Write a sealed dataset.
@@ -149,6 +151,7 @@ def write_dataset(
         is_probability: Whether the rewards are probabilities.
         beam: b1 and b2 of the search; None without a search.
         grader: Full name of the grader.
+        score: Other settings of the reward model.
         changes: Other settings of the samples.
     """
     unique_problems = {problem.id: problem for problem in problems}
@@ -162,7 +165,7 @@ def write_dataset(
         prm=ModelRef(prm or "prm", "sha256:" + "b" * 64),
         engine=engine,
         prm_format=PrmFormatRef(name="made", digest="e" * 20, meaning=meaning) if prm else None,
-    )
+    ).model_copy(update=dict(score))
     search = None
     if beam is not None:
         spec = BeamSpec(b1=beam[0], b2=beam[1])

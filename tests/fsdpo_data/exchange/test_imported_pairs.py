@@ -13,9 +13,10 @@ from step_dpo_rows import STEP_DPO_ROWS, step_dpo_row
 
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.row_files import SourceRow
-from fsdpo_data.dataset import stage
+from fsdpo_data.dataset import derive
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import arrow_schema, write_parquet
+from fsdpo_data.dataset.stage_records import PROBLEMS_STAGE, ProblemsRecord
 from fsdpo_data.dataset.validate import check_invariants, validate
 from fsdpo_data.exchange import step_label_import
 from fsdpo_data.exchange.export import export
@@ -31,6 +32,10 @@ STEP_DPO = get_step_label_format("step-dpo-10k")
 def write_rows(file: Path, rows: list[Any]) -> Path:
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return file
+
+
+def quarantined(manifest: Manifest) -> dict[str, int]:
+    return manifest.get(PROBLEMS_STAGE, ProblemsRecord).counts.quarantined
 
 
 def import_pairs(
@@ -100,7 +105,7 @@ def test_broken_rows_are_quarantined(tmp_path: Path, fields: dict[str, Any], rea
     changed_row = {**STEP_DPO_ROWS[0], **fields}
     broken_row = {name: value for name, value in changed_row.items() if value is not None}
     manifest, pairs = import_pairs(tmp_path, [broken_row, *STEP_DPO_ROWS])
-    assert manifest.quarantined == {reason: 1} and len(pairs) == 4
+    assert quarantined(manifest) == {reason: 1} and len(pairs) == 4
     with pytest.raises(InputError, match=f"none of its 1 rows has the format .*{reason}"):
         import_pairs(tmp_path, [broken_row])
 
@@ -113,7 +118,7 @@ def test_the_ten_published_rows_are_pairs(shared: Path, tmp_path: Path) -> None:
         step_dpo_row(row["prompt"], start, row["chosen"], row["rejected"], "?") for row in texts
     ]
     manifest, pairs = import_pairs(tmp_path, rows)
-    assert manifest.rows.pairs == 10 and not manifest.quarantined
+    assert manifest.rows.pairs == 10 and not quarantined(manifest)
     assert [(pair["chosen"], pair["rejected"]) for pair in pairs] == [
         (start + row["chosen"], start + row["rejected"]) for row in texts
     ]
@@ -161,7 +166,7 @@ def test_an_interrupted_import_ends_in_the_same_bytes(
     source = write_rows(tmp_path / "step_dpo.jsonl", STEP_DPO_ROWS)
     import_dataset(source, STEP_DPO, tmp_path / "whole")
     with monkeypatch.context() as patched:
-        patched.setattr(stage, "_seal_draft", lambda *_: 1 / 0)
+        patched.setattr(derive, "_seal_draft", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             import_dataset(source, STEP_DPO, tmp_path / "part")
     for _ in range(2):  # a finished import is only read
@@ -212,7 +217,7 @@ def test_rows_may_come_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(step_label_import, "load_hub", load_hub)
     manifest, _ = import_dataset("xinlai/Math-Step-DPO-10K@main", STEP_DPO, tmp_path / "out")
     assert loaded == [("xinlai/Math-Step-DPO-10K", "main", "train")]
-    [source] = manifest.spec.sources
+    [source] = manifest.get(PROBLEMS_STAGE, ProblemsRecord).options.sources
     assert (source.name, source.revision) == ("xinlai/Math-Step-DPO-10K", "c" * 40)
     assert manifest.rows.pairs == 4
     with pytest.raises(InputError, match=r"missing\.jsonl: cannot be read"):
