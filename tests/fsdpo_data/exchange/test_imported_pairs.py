@@ -34,7 +34,7 @@ def write_rows(file: Path, rows: list[Any]) -> Path:
     return file
 
 
-def quarantined(manifest: Manifest) -> dict[str, int]:
+def count_quarantined_rows(manifest: Manifest) -> dict[str, int]:
     return manifest.get(PROBLEMS_STAGE, ProblemsRecord).counts.quarantined
 
 
@@ -105,7 +105,7 @@ def test_broken_rows_are_quarantined(tmp_path: Path, fields: dict[str, Any], rea
     changed_row = {**STEP_DPO_ROWS[0], **fields}
     broken_row = {name: value for name, value in changed_row.items() if value is not None}
     manifest, pairs = import_pairs(tmp_path, [broken_row, *STEP_DPO_ROWS])
-    assert quarantined(manifest) == {reason: 1} and len(pairs) == 4
+    assert count_quarantined_rows(manifest) == {reason: 1} and len(pairs) == 4
     with pytest.raises(InputError, match=f"none of its 1 rows has the format .*{reason}"):
         import_pairs(tmp_path, [broken_row])
 
@@ -118,7 +118,7 @@ def test_the_ten_published_rows_are_pairs(shared: Path, tmp_path: Path) -> None:
         step_dpo_row(row["prompt"], start, row["chosen"], row["rejected"], "?") for row in texts
     ]
     manifest, pairs = import_pairs(tmp_path, rows)
-    assert manifest.rows.pairs == 10 and not quarantined(manifest)
+    assert manifest.rows.pairs == 10 and not count_quarantined_rows(manifest)
     assert [(pair["chosen"], pair["rejected"]) for pair in pairs] == [
         (start + row["chosen"], start + row["rejected"]) for row in texts
     ]
