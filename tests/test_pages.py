@@ -67,15 +67,27 @@ def test_every_page_is_on_the_site() -> None:
     assert sorted(SITE_PAGES) == sorted(DOCS.rglob("*.md"))
 
 
+def list_anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, by the rules of GitHub."""
+    without_blocks = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.+)$", without_blocks, flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_every_link_leads_somewhere() -> None:
     """In the repository, where pages are read as they are; ``make docs`` checks the site."""
     links = [
-        (page, link)
+        (page, link, anchor)
         for page, text in PAGES.items()
-        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+        for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text)
+        if link or anchor
     ]
-    assert len(links) > 40
-    assert not [(page, link) for page, link in links if not (page.parent / link).exists()]
+    assert len(links) > 40 and sum(bool(anchor) for _, _, anchor in links) > 40
+    for page, link, anchor in links:
+        target = (page.parent / link).resolve() if link else page
+        assert target.exists(), (page, link)
+        if anchor:
+            assert anchor in list_anchors(PAGES[target]), (page, link, anchor)
 
 
 def test_every_test_that_a_page_names_exists() -> None:
