@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from fsdpo_bench.tasks.table import Task
 from pages import blocks, run_blocks
 from parsed_options import parse_options
 from typer.testing import CliRunner
@@ -150,6 +152,15 @@ def test_every_message_of_troubleshooting_exists() -> None:
 def test_the_page_of_step_labels_has_every_format() -> None:
     rows = re.findall(r"^\| `([a-z]\S*)` \|", PAGES[DOCS / "howto/step-labels.md"], flags=re.M)
     assert sorted(rows) == sorted([*step_label_formats(), "fields"])
+
+
+def test_the_page_of_own_benchmarks_has_every_key_of_a_task_file() -> None:
+    text = PAGES[DOCS / "tutorials/own-benchmark.md"]
+    table = text.partition("| key | default | example |")[2].partition("\n\n")[0]
+    first_cells = re.findall(r"^\| (`[^|]*`) \|", table, flags=re.M)
+    keys = {key for cell in first_cells for key in re.findall(r"`(\w+)`", cell)}
+    set_by_code = {"row", "read", "make", "plain_rows", "notes"}
+    assert keys == {field.name for field in fields(Task)} - set_by_code | {"note", "hook"}
 
 
 # Commands and blocks
