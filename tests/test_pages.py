@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import typer
 import yaml
+from fsdpo_bench.tasks.table import Task
 from pages import blocks, run_blocks
 from parsed_options import parse_options
 from typer.testing import CliRunner
@@ -67,15 +69,29 @@ def test_every_page_is_on_the_site() -> None:
     assert sorted(SITE_PAGES) == sorted(DOCS.rglob("*.md"))
 
 
+def list_anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, by the rules of GitHub."""
+    without_blocks = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.+)$", without_blocks, flags=re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def leads_somewhere(page: Path, link: str, anchor: str) -> bool:
+    """Return whether the file of a link exists, and has the heading of its anchor."""
+    target = (page.parent / link).resolve() if link else page
+    return target.exists() and (not anchor or anchor in list_anchors(PAGES[target]))
+
+
 def test_every_link_leads_somewhere() -> None:
     """In the repository, where pages are read as they are; ``make docs`` checks the site."""
     links = [
-        (page, link)
+        (page, link, anchor)
         for page, text in PAGES.items()
-        for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+        for link, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", text)
+        if link or anchor
     ]
-    assert len(links) > 40
-    assert not [(page, link) for page, link in links if not (page.parent / link).exists()]
+    assert len(links) > 40 and sum(bool(anchor) for _, _, anchor in links) > 40
+    assert not [link for link in links if not leads_somewhere(*link)]
 
 
 def test_every_test_that_a_page_names_exists() -> None:
@@ -136,6 +152,15 @@ def test_every_message_of_troubleshooting_exists() -> None:
 def test_the_page_of_step_labels_has_every_format() -> None:
     rows = re.findall(r"^\| `([a-z]\S*)` \|", PAGES[DOCS / "howto/step-labels.md"], flags=re.M)
     assert sorted(rows) == sorted([*step_label_formats(), "fields"])
+
+
+def test_the_page_of_own_benchmarks_has_every_key_of_a_task_file() -> None:
+    text = PAGES[DOCS / "tutorials/own-benchmark.md"]
+    table = text.partition("| key | default | example |")[2].partition("\n\n")[0]
+    first_cells = re.findall(r"^\| (`[^|]*`) \|", table, flags=re.M)
+    keys = {key for cell in first_cells for key in re.findall(r"`(\w+)`", cell)}
+    set_by_code = {"row", "read", "make", "plain_rows", "notes"}
+    assert keys == {field.name for field in fields(Task)} - set_by_code | {"note", "hook"}
 
 
 # Commands and blocks

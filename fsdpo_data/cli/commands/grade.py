@@ -55,7 +55,7 @@ class GradeCommandOptions(GradingOptions, ResponseReading):
 
             fsdpo-data grade runs/a --out runs/judged --judge judge.toml    # a server
 
-        Grade the responses in a file, which has the fields `answer` and `response`:
+        Grade the responses in a file, which has the fields `answer` and `response` or `responses`:
 
             fsdpo-data grade outputs.jsonl --out verdicts.jsonl
 
