@@ -13,7 +13,7 @@ from typing import Annotated, Literal, NamedTuple
 import real_results
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from fsdpo_data.dataset.run import MANIFEST_FILE, SHARD_FILE
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE, SHARD_FILE
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

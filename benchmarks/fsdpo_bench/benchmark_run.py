@@ -24,7 +24,7 @@ from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.progress import Progress, progress
 from fsdpo_data.dataset.derive import run_stages
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.run import MANIFEST_FILE, lock_run_directory
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE, lock_run_directory
 from fsdpo_data.dataset.stage import Stage, discard_dataset
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE
 from fsdpo_data.engines.answer_judge import AnswerJudge, resolve_answer_judge

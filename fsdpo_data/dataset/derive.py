@@ -22,7 +22,7 @@ from fsdpo_data.dataset.manifest import (
     merge_plugins,
     read_manifest,
 )
-from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, lock_run_directory
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE, QUARANTINE_FILE, lock_run_directory
 from fsdpo_data.dataset.stage import (
     DatasetDraft,
     ShardedStage,

@@ -10,7 +10,7 @@ from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.run import KeyChange, differing_keys
+from fsdpo_data.dataset.run_directory import KeyChange, differing_keys
 from fsdpo_data.dataset.schema import CONFIGS
 from fsdpo_data.dataset.validate import check_files, explain_damage
 

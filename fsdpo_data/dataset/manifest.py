@@ -24,7 +24,7 @@ from fsdpo_data.core.options import FROM_FILE
 from fsdpo_data.core.plugins import PluginRef, loaded_plugins
 from fsdpo_data.core.row_files import suggest_entries, summarize_list
 from fsdpo_data.core.statistics import Mean
-from fsdpo_data.dataset.run import CONFIG_FILE, MANIFEST_FILE
+from fsdpo_data.dataset.run_directory import CONFIG_FILE, MANIFEST_FILE
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE

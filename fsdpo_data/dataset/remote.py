@@ -22,7 +22,7 @@ from fsdpo_data.core.remote_folder import RemoteFolder
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.core.urls import is_url
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.run import CONFIG_FILE, MANIFEST_FILE, QUARANTINE_FILE, SHARD_FILE
+from fsdpo_data.dataset.run_directory import CONFIG_FILE, MANIFEST_FILE, QUARANTINE_FILE, SHARD_FILE
 from fsdpo_data.dataset.validate import check_files
 
 #: Files that complete a dataset and a shard.

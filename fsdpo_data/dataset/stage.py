@@ -24,7 +24,7 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.parquet_files import count_rows
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageRecord
-from fsdpo_data.dataset.run import MANIFEST_FILE
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 from fsdpo_data.dataset.schema import read_table, write_parquet
 from fsdpo_data.dataset.validate import check_invariants
 from fsdpo_data.engines.options import Resume

@@ -18,7 +18,12 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.dataset.derive import run_stages, stage_options
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.run import MANIFEST_FILE, RunDir, completion_fields, lock_run_directory
+from fsdpo_data.dataset.run_directory import (
+    MANIFEST_FILE,
+    RunDir,
+    completion_fields,
+    lock_run_directory,
+)
 from fsdpo_data.dataset.stage import Stage
 from fsdpo_data.problems.load import ProblemSet, QuarantinedRow
 from fsdpo_data.stages.import_labels import ImportCounts

@@ -10,7 +10,7 @@ from fsdpo_data.core.files import store_errors
 from fsdpo_data.core.lazy import hf, hf_errors
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import FileEntry, Manifest, read_manifest
-from fsdpo_data.dataset.run import MANIFEST_FILE
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 from fsdpo_data.dataset.validate import check_files, validate
 from fsdpo_data.hub.client import HubRepo, hub_errors, resolve_commit, to_fsdpo_error
 

@@ -27,7 +27,7 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.run import MANIFEST_FILE
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.hub.client import (

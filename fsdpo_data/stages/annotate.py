@@ -23,7 +23,7 @@ from fsdpo_data.core.jsonl_log import LineSpan, read_spans
 from fsdpo_data.core.sampling import solution_id
 from fsdpo_data.core.workers import worker_processes
 from fsdpo_data.dataset.manifest import FileEntry
-from fsdpo_data.dataset.run import COMPLETIONS_FILE
+from fsdpo_data.dataset.run_directory import COMPLETIONS_FILE
 from fsdpo_data.dataset.schema import digest_bytes, to_table, write_parquet
 from fsdpo_data.dataset.stage_records import NO_GRADER
 from fsdpo_data.dataset.tally import Tally

@@ -1,8 +1,8 @@
 """Ask a judge about the answers that the grader left undecided.
 
-A reply is one line of a :class:`~fsdpo_data.dataset.run.RunDir` in a folder of the new dataset or
-run, and survives an interruption. Equal prompts are asked once. A verdict of the grader that is not
-``undecided`` never changes. A reply that cannot be read leaves the answer undecided.
+A reply is one line of a :class:`~fsdpo_data.dataset.run_directory.RunDir` in a folder of the new
+dataset or run, and survives an interruption. Equal prompts are asked once. A verdict of the grader
+that is not ``undecided`` never changes. A reply that cannot be read leaves the answer undecided.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import add_tokens
-from fsdpo_data.dataset.run import RunDir
+from fsdpo_data.dataset.run_directory import RunDir
 from fsdpo_data.dataset.stage_records import AnswerJudgeStats
 from fsdpo_data.engines.answer_judge import AnswerJudge
 from fsdpo_data.engines.answer_judge_formats import JudgeDecision, JudgeQuestion

@@ -1,7 +1,7 @@
 """Sample continuations of solution prefixes, and grade them.
 
-One line of a :class:`~fsdpo_data.dataset.run.RunDir` holds a prefix with its N continuations, and
-survives an interruption. The run is a folder in the directory of the new dataset. A prefix that
+One line of a :class:`~fsdpo_data.dataset.run_directory.RunDir` holds a prefix with its N
+continuations, and survives an interruption. The run is a folder in the directory of the new dataset. A prefix that
 several solutions share is continued once.
 """
 
@@ -33,7 +33,7 @@ from fsdpo_data.core.sampling import (
 )
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.problem_rows import read_problems
-from fsdpo_data.dataset.run import RunDir
+from fsdpo_data.dataset.run_directory import RunDir
 from fsdpo_data.dataset.stage import DatasetDraft
 from fsdpo_data.dataset.stage_records import (
     GRADE_STAGE,

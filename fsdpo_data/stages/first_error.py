@@ -29,7 +29,7 @@ from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, read_table_batches
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest
-from fsdpo_data.dataset.run import RunDir
+from fsdpo_data.dataset.run_directory import RunDir
 from fsdpo_data.dataset.schema import replace_column, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.dataset.stage_records import GRADE_STAGE, GradeRecord

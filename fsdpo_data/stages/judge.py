@@ -18,7 +18,7 @@ from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa
 from fsdpo_data.dataset.manifest import AnyRecord
-from fsdpo_data.dataset.run import RunDir
+from fsdpo_data.dataset.run_directory import RunDir
 from fsdpo_data.dataset.schema import read_table, replace_column
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.engines.scorers import ScorerInput

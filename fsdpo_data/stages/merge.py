@@ -26,7 +26,7 @@ from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.dataset.derive import derive_dataset, derive_shard
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.remote import expand_folders, local_paths
-from fsdpo_data.dataset.run import (
+from fsdpo_data.dataset.run_directory import (
     COMPLETIONS_FILE,
     CONFIG_FILE,
     MANIFEST_FILE,

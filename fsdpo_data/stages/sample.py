@@ -28,7 +28,12 @@ from fsdpo_data.dataset.manifest import (
     StageCounts,
     read_manifest,
 )
-from fsdpo_data.dataset.run import MANIFEST_FILE, QUARANTINE_FILE, RunDir, lock_run_directory
+from fsdpo_data.dataset.run_directory import (
+    MANIFEST_FILE,
+    QUARANTINE_FILE,
+    RunDir,
+    lock_run_directory,
+)
 from fsdpo_data.dataset.schema import problems_table, write_parquet
 from fsdpo_data.dataset.stage import Stage, discard_dataset, seal_dataset
 from fsdpo_data.dataset.stage_records import (

@@ -18,6 +18,7 @@ from fsdpo_data.engines.logprobs import patch_to_return_logprobs
 from fsdpo_data.engines.prefix_sharing.probe import supports_prefix_sharing
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.losses.preference_losses import SolutionBatch
+from fsdpo_train.preference.batch_loss import preference_loss
 from fsdpo_train.preference.data import (
     PairRow,
     PreferenceCollator,
@@ -25,7 +26,6 @@ from fsdpo_train.preference.data import (
     tokenize_groups,
     training_rows,
 )
-from fsdpo_train.preference.loss import preference_loss
 from fsdpo_train.preference.pair_batches import (
     PairBatchSampler,
     count_micro_batches,
@@ -50,7 +50,8 @@ from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
 
 log = logging.getLogger(__name__)
 
-#: Metrics that are logged with the loss; see :func:`fsdpo_train.preference.loss.preference_loss`.
+#: Metrics that are logged with the loss; see
+#: :func:`fsdpo_train.preference.batch_loss.preference_loss`.
 METRICS = (
     "rewards/chosen",
     "rewards/rejected",

@@ -24,12 +24,12 @@ from fsdpo_train.losses.preference_losses import (  # noqa: E402
     PreferenceSpec,
     step_weights,
 )
+from fsdpo_train.preference.batch_loss import preference_loss  # noqa: E402
 from fsdpo_train.preference.data import (  # noqa: E402
     collate_groups,
     group_inputs,
     scatter_tokens,
 )
-from fsdpo_train.preference.loss import preference_loss  # noqa: E402
 from fsdpo_train.preference.pairs import PairedSolution, PromptGroup  # noqa: E402
 
 EOS = 1

@@ -30,7 +30,7 @@ from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import FileEntry, files_digest, read_manifest
-from fsdpo_data.dataset.run import MANIFEST_FILE
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 from fsdpo_data.dataset.schema import write_parquet
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.prompts import get_template

@@ -20,9 +20,9 @@ from fsdpo_bench.decoders.decoders import (
     DecoderSetup,
     parse_result_name,
 )
+from fsdpo_bench.metrics.full_solutions import read_solution_rows
 from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.samples import Rewards, Samples
-from fsdpo_bench.metrics.solutions import read_solution_rows
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import Mean, mean_rate

@@ -9,7 +9,7 @@ from fsdpo_bench.metrics.results import Results, read_results
 from fsdpo_bench.recipes.recipe import Recipe, RecipeStage, measured_cost
 from fsdpo_bench.report.published import PublishedResult, published_results
 from fsdpo_bench.run_folder import RESULTS_FILE
-from fsdpo_data.dataset.run import MANIFEST_FILE
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 
 #: The column with the mean over the benchmarks of a table.
 AVERAGE = "average"

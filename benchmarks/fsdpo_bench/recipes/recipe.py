@@ -18,7 +18,7 @@ from fsdpo_bench.run_folder import RESULTS_FILE
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.workers import run_child
-from fsdpo_data.dataset.run import MANIFEST_FILE
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 
 
 @dataclass(frozen=True, slots=True)

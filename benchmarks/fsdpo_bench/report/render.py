@@ -28,7 +28,7 @@ from fsdpo_bench.report.problem_list import build_problem_list
 from fsdpo_bench.report.published import is_backbone, published_results_for
 from fsdpo_bench.run_folder import RESULTS_FILE
 from fsdpo_data.core.files import write_text
-from fsdpo_data.dataset.run import MANIFEST_FILE
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 
 TEMPLATES_FOLDER = Path(__file__).parent  #: Folder of the templates of pages and reports.
 _REWARD_PLOTS = (plots.calibration_plot, plots.distribution_plot, plots.step_plot)

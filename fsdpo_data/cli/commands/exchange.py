@@ -23,7 +23,7 @@ from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import progress
 from fsdpo_data.dataset.benchmark_problems import AllowBenchmark
-from fsdpo_data.dataset.run import QUARANTINE_FILE
+from fsdpo_data.dataset.run_directory import QUARANTINE_FILE
 from fsdpo_data.exchange.formats import (
     export_formats,
     get_step_label_format,

@@ -10,7 +10,7 @@ import pytest
 
 from fsdpo_data.core.errors import RunMismatchError, StoreError
 from fsdpo_data.core.sampling import Completion
-from fsdpo_data.dataset.run import COMPLETIONS_FILE, RunDir, differing_keys
+from fsdpo_data.dataset.run_directory import COMPLETIONS_FILE, RunDir, differing_keys
 
 N_SAMPLES = 2
 CONFIG: dict[str, Any] = {

@@ -29,7 +29,7 @@ from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.statistics import wilson_interval
 from fsdpo_data.dataset.derive import derive_dataset
-from fsdpo_data.dataset.run import COMPLETIONS_FILE, MANIFEST_FILE
+from fsdpo_data.dataset.run_directory import COMPLETIONS_FILE, MANIFEST_FILE
 from fsdpo_data.dataset.tally import GradedCount, Tally
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.models.prompts import get_template
