@@ -1,8 +1,8 @@
 """Sample continuations of solution prefixes, and grade them.
 
 One line of a :class:`~fsdpo_data.dataset.run_directory.RunDir` holds a prefix with its N
-continuations, and survives an interruption. The run is a folder in the directory of the new dataset. A prefix that
-several solutions share is continued once.
+continuations, and survives an interruption. The run is a folder in the directory of the new dataset.
+A prefix that several solutions share is continued once.
 """
 
 import contextlib
