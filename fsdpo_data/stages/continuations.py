@@ -1,7 +1,7 @@
 """Sample continuations of solution prefixes, and grade them.
 
 One line of a :class:`~fsdpo_data.dataset.run_directory.RunDir` holds a prefix with its N
-continuations, and survives an interruption. The run is a folder in the directory of the new dataset.
+continuations, and survives an interruption. The run is a folder inside the new dataset.
 A prefix that several solutions share is continued once.
 """
 
