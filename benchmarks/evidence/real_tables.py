@@ -8,7 +8,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
-from fsdpo_bench.prm.first_error import (
+from fsdpo_bench.prm.processbench import (
     LabelledRewards,
     best_threshold,
     count_first_errors,

@@ -25,7 +25,8 @@ from fsdpo_bench.prm.dataset_report import (
     ranking_aucs,
     step_separation,
 )
-from fsdpo_bench.prm.first_error import (
+from fsdpo_bench.prm.measure import PrmMeasurements, PrmOptions, measure_prm
+from fsdpo_bench.prm.processbench import (
     FirstErrorExample,
     LabelledRewards,
     best_threshold,
@@ -36,7 +37,6 @@ from fsdpo_bench.prm.first_error import (
     read_first_error_rows,
     score_examples,
 )
-from fsdpo_bench.prm.measure import PrmMeasurements, PrmOptions, measure_prm
 from helpers import build_job, reward_model, seal_json
 from paired_data import paired_dataset
 from typer.testing import CliRunner

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("torch")
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.prm.first_error import (
+from fsdpo_bench.prm.processbench import (
     measure_first_errors,
     read_first_error_rows,
     score_examples,

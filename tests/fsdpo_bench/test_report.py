@@ -28,7 +28,7 @@ from fsdpo_bench.cli.app import app
 from fsdpo_bench.metrics.decoded import DecodedSamples
 from fsdpo_bench.metrics.disagreements import RECORDED_COLUMN
 from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool
-from fsdpo_bench.metrics.numbers import NUMBERS, ReportNumber, number_rows
+from fsdpo_bench.metrics.report_numbers import NUMBERS, ReportNumber, number_rows
 from fsdpo_bench.metrics.results import Results, read_results
 from fsdpo_bench.metrics.samples import Samples
 from fsdpo_bench.report.plots import _space_out

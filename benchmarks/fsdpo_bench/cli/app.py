@@ -26,11 +26,10 @@ from fsdpo_data.core.terminal import strip_control_characters
 
 if TYPE_CHECKING:
     from fsdpo_bench.cli import printing, recipe_printing
-    from fsdpo_bench.report import tables
 else:
     printing = LazyModule("fsdpo_bench.cli.printing")
     recipe_printing = LazyModule("fsdpo_bench.cli.recipe_printing")
-    tables = LazyModule("fsdpo_bench.report.tables")
+    tables = LazyModule("fsdpo_bench.report.terminal_tables")
 
 app = new_app(
     "fsdpo-bench",

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from fsdpo_bench.recipes.paper_tables import PaperCell
 from fsdpo_bench.recipes.recipe import Recipe, RecipeStage, measured_cost
-from fsdpo_bench.report.tables import print_table, print_text
+from fsdpo_bench.report.terminal_tables import print_table, print_text
 
 #: Titles of the paper's tables and figures.
 _TABLE_TITLES = {

@@ -19,8 +19,8 @@ from fsdpo_bench.metrics.decoded import (
     name_decoders,
     select_decoders,
 )
-from fsdpo_bench.metrics.numbers import NUMBERS
 from fsdpo_bench.metrics.pools import Benchmark, Pool, measurement_settings
+from fsdpo_bench.metrics.report_numbers import NUMBERS
 from fsdpo_bench.metrics.samples import PlacedProblem, Samples
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError

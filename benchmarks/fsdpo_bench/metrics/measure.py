@@ -17,13 +17,13 @@ from fsdpo_bench.metrics.decoded import (
     decode_most_likely,
     select_decoders,
 )
-from fsdpo_bench.metrics.numbers import NUMBERS
 from fsdpo_bench.metrics.pools import (
     Benchmark,
     Pool,
     judge_stats,
     measurement_settings,
 )
+from fsdpo_bench.metrics.report_numbers import NUMBERS
 from fsdpo_bench.metrics.reranking import ahead_of_min, ahead_of_vote, select_strategies
 from fsdpo_bench.metrics.results import (
     RESULTS_VERSION,

@@ -16,7 +16,8 @@ from fsdpo_bench.prm.dataset_report import (
     load_measurable,
     load_scored,
 )
-from fsdpo_bench.prm.first_error import (
+from fsdpo_bench.prm.prmbench import PrmBenchScores, measure_step_errors, read_altered_solutions
+from fsdpo_bench.prm.processbench import (
     FirstErrorExample,
     FirstErrorScores,
     has_both_labels,
@@ -27,7 +28,6 @@ from fsdpo_bench.prm.first_error import (
     read_first_error_rows,
     score_examples,
 )
-from fsdpo_bench.prm.prmbench import PrmBenchScores, measure_step_errors, read_altered_solutions
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from fsdpo_bench.prm.first_error import NO_ERROR, FirstErrorExample
+from fsdpo_bench.prm.processbench import NO_ERROR, FirstErrorExample
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_errors import describe_row_error
 from fsdpo_data.core.row_files import read_records

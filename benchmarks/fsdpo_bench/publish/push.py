@@ -14,7 +14,7 @@ from typing import Any
 from fsdpo_cards.benchmark import model_index
 from fsdpo_cards.pinned_names import COMMIT_PATTERN
 
-from fsdpo_bench.metrics.numbers import number_rows
+from fsdpo_bench.metrics.report_numbers import number_rows
 from fsdpo_bench.metrics.results import Results, read_results
 from fsdpo_bench.run_folder import RESULTS_FILE, BenchmarkEntry
 from fsdpo_bench.tasks.table import builtin_tasks

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from fsdpo_bench.decoders.decoders import DecoderSetup
 from fsdpo_bench.metrics.decoded import MODEL_SEPARATOR, parse_decoder_name
-from fsdpo_bench.metrics.numbers import format_points
+from fsdpo_bench.metrics.report_numbers import format_points
 from fsdpo_bench.metrics.results import AccuracyResult, Results, TaskResults
 from fsdpo_data.core.statistics import Mean, MeanDifference
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fsdpo_bench.metrics.decoded import parse_decoder_name
-from fsdpo_bench.metrics.numbers import format_points
+from fsdpo_bench.metrics.report_numbers import format_points
 from fsdpo_bench.metrics.results import (
     AccuracyResult,
     Results,

@@ -19,8 +19,8 @@ from markupsafe import Markup
 
 from fsdpo_bench.metrics.decoded import parse_decoder_name
 from fsdpo_bench.metrics.measure import Decoded
-from fsdpo_bench.metrics.numbers import format_points, number_rows
 from fsdpo_bench.metrics.pools import Pool
+from fsdpo_bench.metrics.report_numbers import format_points, number_rows
 from fsdpo_bench.metrics.results import AccuracyResult, Results, RewardStatistics
 from fsdpo_bench.report import plots
 from fsdpo_bench.report.choice_tables import choice_tables, listed_decoders

@@ -16,8 +16,8 @@ from fsdpo_bench.metrics.compare import (
 )
 from fsdpo_bench.metrics.decoded import LIKELIHOOD_DECODER, parse_decoder_name
 from fsdpo_bench.metrics.disagreements import VerdictComparison
-from fsdpo_bench.metrics.numbers import format_points, number_rows
 from fsdpo_bench.metrics.pools import load_pools
+from fsdpo_bench.metrics.report_numbers import format_points, number_rows
 from fsdpo_bench.metrics.results import (
     AccuracyDrop,
     AccuracyResult,
@@ -29,7 +29,7 @@ from fsdpo_bench.report.choice_tables import choice_tables, listed_decoders
 from fsdpo_bench.report.comparison_page import render_comparison
 from fsdpo_bench.report.comparison_table import DIFF_COLUMNS, comparison_rows
 from fsdpo_bench.report.reports import Report
-from fsdpo_bench.report.tables import (
+from fsdpo_bench.report.terminal_tables import (
     check_names,
     print_json,
     print_table,

@@ -20,7 +20,7 @@ from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
-from fsdpo_data.engines.scorers.published import activate_logits
+from fsdpo_data.engines.scorers.published_prm import activate_logits
 from fsdpo_data.engines.scorers.token_scorer import TokenScorer
 from fsdpo_data.engines.server_client import PARSE_ERRORS, RejectedError, connect_scorer
 from fsdpo_data.engines.step_tokens import EncodedSolution

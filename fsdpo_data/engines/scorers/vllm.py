@@ -8,7 +8,7 @@ from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.vllm import start_engine, vllm_errors
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
-from fsdpo_data.engines.scorers.published import PrmHead
+from fsdpo_data.engines.scorers.published_prm import PrmHead
 from fsdpo_data.engines.scorers.token_scorer import TokenScorer, length_batches
 from fsdpo_data.engines.step_tokens import EncodedSolution
 from fsdpo_data.models.checkpoints import load_config

@@ -35,7 +35,7 @@ from fsdpo_data.engines.scorers.prm_formats import (  # noqa: E402
     PublishedPrm,
     get_prm_format,
 )
-from fsdpo_data.engines.scorers.published import PrmHead, load_prm  # noqa: E402
+from fsdpo_data.engines.scorers.published_prm import PrmHead, load_prm  # noqa: E402
 from fsdpo_data.engines.weights import resolve_prm  # noqa: E402
 from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
 from fsdpo_data.models.untrusted import read_tokenizer  # noqa: E402
