@@ -17,6 +17,8 @@ from huggingface_hub import ModelCard
 from jinja2 import UndefinedError
 from paired_data import paired_dataset
 
+from fsdpo_data.cli.app import app as data_app
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.problems.embedded import CHECKPOINT
 from fsdpo_train.cli.app import app
 
@@ -26,6 +28,10 @@ COMMIT = "0123456789" * 4
 
 def train(*arguments: object) -> None:
     app([str(argument) for argument in arguments], standalone_mode=False)
+
+
+def run_data(*arguments: object) -> None:
+    data_app([str(argument) for argument in arguments], standalone_mode=False)
 
 
 @pytest.fixture(scope="module")
@@ -160,3 +166,36 @@ def test_an_undefined_field_is_an_error() -> None:
     report = {"rows": 1, "tokens": 2, "steps": 3, "too_long": 0, "unusable": 0}
     with pytest.raises(UndefinedError, match="loss"):
         model_card(make_run(report=report))
+
+
+LABEL_KINDS = {
+    "rollouts": "estimates from 2 continuations of each step",
+    "search": "a binary search for the first error with 2 continuations",
+    "judge": "the share of 2 critiques of a judge",
+    "imported": "imported from the format `processbench`",
+}
+
+
+@pytest.mark.parametrize("kind", LABEL_KINDS)
+def test_the_card_states_what_the_labels_are(kind: str, data: Path, tmp_path: Path) -> None:
+    labelled = tmp_path / "labelled"
+    if kind == "imported":
+        rows = [
+            {"problem": f"{n} + 4?", "steps": ["First.", f"It is {n + 4}."], "label": n % 3 - 1}
+            for n in range(6)
+        ]
+        file = tmp_path / "rows.json"
+        file.write_text(json.dumps(rows))
+        run_data("import", file, "--from", "processbench", "--out", labelled)
+    else:
+        search = ("--search", "first-error") if kind == "search" else ()
+        run_data("label", data, "--rollouts", 2, "--model", "tiny", *search, "--out", labelled)
+    if kind == "judge":
+        manifest = read_manifest(labelled)
+        [entry] = [entry for entry in manifest.stages if entry.name == "label"]
+        entry.options["judge"] = {"name": "j", "digest": "d", "meaning": "probability"}
+        (labelled / "manifest.json").write_text(manifest.to_json())
+    short_run = ("--max-steps", 1, "--held-out", 0, "--no-group-by-length")
+    train("prm", labelled, "--model", "tiny", *short_run, "--out", tmp_path / "prm")
+    card = " ".join((tmp_path / "prm/README.md").read_text(encoding="utf-8").split())
+    assert f"labels {'are ' if kind != 'search' else 'come from '}{LABEL_KINDS[kind]}" in card
