@@ -127,7 +127,9 @@ class TrainConfig(Options):
         """Refuse an output directory that the training reads."""
         inputs = {"the training data": self.data, "the start model": [self.model or ""]}
         for name, locations in inputs.items():
-            if self.out.resolve() in [Path(item).resolve() for item in locations if item]:
+            # Other names, such as `tiny`, are no directories.
+            paths = [Path(item) for item in locations if item]
+            if self.out.resolve() in [path.resolve() for path in paths if path.exists()]:
                 raise self.field_error("out", f"this is {name}. Choose a new directory.")
 
     @property

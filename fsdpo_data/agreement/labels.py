@@ -127,7 +127,7 @@ def _best_kind(manifest: Manifest) -> str:
         return "first-error"
     if manifest.is_written("rollouts"):
         return "rollouts"
-    return "rewards" if manifest.has_stage("score") else "outcome"
+    return "rewards" if manifest.is_written("step_rewards") else "outcome"
 
 
 def _read_rows(path: Path, manifest: Manifest, column: str) -> list[dict[str, Any]]:

@@ -192,10 +192,6 @@ class Manifest(FileModel):
                 return self._convert(record, model)
         return None
 
-    def has_stage(self, name: str) -> bool:
-        """Whether the dataset has the results of a stage."""
-        return any(record.name == name for record in self.stages)
-
     def is_written(self, column: str) -> bool:
         """Whether a stage of the dataset has written a column or config."""
         return any(column in record.writes for record in self.stages)

@@ -7,6 +7,7 @@ are copied.
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 from fsdpo_data.dataset.schema import read_table, write_parquet
 from fsdpo_data.dataset.validate import check_invariants
 from fsdpo_data.engines.options import Resume
+
+log = logging.getLogger(__name__)
 
 #: Returns the text of the card of a dataset, from its directory and its manifest.
 CardRenderer: TypeAlias = Callable[[Path, Manifest], str]
@@ -117,6 +120,11 @@ class DatasetDraft:
 
     def drop_pairs(self) -> None:
         """Leave out the parent's pairs, because the solutions behind them have changed."""
+        if any(entry.options.get("style") == "imported" for entry in self.manifest.stages):
+            log.warning(
+                "the new dataset does not have the imported pairs, because its solutions have "
+                "changed. Train on the imported dataset for them."
+            )
         self.paths = [path for path in self.paths if not path.startswith("pairs/")]
         self.manifest.rows.pairs = 0
         self.manifest.remove_writers({"pairs"})

@@ -16,7 +16,7 @@ from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.dataset import schema
 from fsdpo_data.dataset.manifest import FileEntry, Manifest, read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, scan_rows
-from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, PairRecord, SampleRecord
+from fsdpo_data.dataset.stage_records import PAIR_STAGE, SAMPLE_STAGE, PairRecord, SampleRecord
 from fsdpo_data.dataset.stage_registry import describe_stages
 from fsdpo_data.pairs.checks import find_violations
 
@@ -88,7 +88,8 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
         violations += _find_metadata_violations(problems)
         violations += _find_row_violations(solutions, manifest)
         violations += _find_count_violations(root, manifest)
-    record = manifest.find_writer("pairs", PairRecord)
+    # The pairs of a plug-in have their own rules.
+    record = manifest.find(PAIR_STAGE, PairRecord)
     if not violations and record is not None:
         violations += find_violations(
             manifest.config_paths(root, "pairs"),

@@ -42,6 +42,8 @@ _KEYS = {
     "judge_prompt": "prompt",
     "judge_max_tokens": "max_tokens",
 }
+#: Keys of that file with paths, which are relative to the file.
+_PATH_KEYS = {"format", "prompt", "replay"}
 
 
 class AnswerJudgeOptions(Options):
@@ -110,13 +112,22 @@ def read_judge_file(file: Path) -> AnswerJudgeOptions:
             )
     if str(table.get("model", _FILE_SUFFIX)).endswith(_FILE_SUFFIX):
         raise InputError(f"{file}: expected the key model, with the name of a model.")
+    for key in _PATH_KEYS & table.keys():
+        if key != "format" or str(table[key]).endswith(_FILE_SUFFIX):
+            table[key] = str(file.parent / str(table[key]))
     values = {names_by_key[key]: value for key, value in table.items()}
     try:
         return make_options(AnswerJudgeOptions, values, with_hidden=True)
     except InputError as error:
-        name = error.field.rpartition(".")[2]
-        location = f"{_KEYS.get(name, name)} = {error.value!r}: " if name else ""
-        raise InputError(f"{file}: {location}{_with_keys(error.message, parameters)}") from None
+        raise _error_in_file(file, error) from None
+
+
+def _error_in_file(file: Path, error: InputError) -> InputError:
+    """Return an error about the options of a judge with the keys of its file."""
+    parameters = command_parameters(AnswerJudgeOptions, with_hidden=True)
+    name = error.field.rpartition(".")[2]
+    location = f"{_KEYS.get(name, name)} = {error.value!r}: " if name else ""
+    return InputError(f"{file}: {location}{_with_keys(error.message, parameters)}")
 
 
 def _with_keys(message: str, names: Collection[str]) -> str:
@@ -199,11 +210,20 @@ def resolve_answer_judge(options: AnswerJudgeOptions) -> AnswerJudge | None:
             cannot be used.
         UnavailableError: if the engine is not installed, or the Hub cannot be reached.
     """
-    if options.has_judge_file:
-        options = read_judge_file(Path(str(options.judge)))
     if options.judge is None:
         return None
-    name = options.judge
+    if not options.has_judge_file:
+        return _resolve_named_judge(options, options.judge)
+    file = Path(options.judge).expanduser()
+    options = read_judge_file(file)
+    try:
+        return _resolve_named_judge(options, str(options.judge))
+    except InputError as error:
+        raise _error_in_file(file, error) from None
+
+
+def _resolve_named_judge(options: AnswerJudgeOptions, name: str) -> AnswerJudge:
+    """Resolve the judge whose model has this name."""
     if options.judge_format is None:
         judge_format = find_answer_judge_format(name.partition("@")[0].rstrip("/"))
     else:

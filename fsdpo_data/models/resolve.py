@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -227,6 +228,8 @@ def _resolve_directory(name: str, path: Path) -> ResolvedWeights:
         ]
         suggestion = suggest_names(path.name, folders, "Similar names")
         reason = "this is a file" if path.exists() else "no such file or directory"
+        if re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", name) and not path.exists():
+            suggestion += f" For the repository on the Hub, write `{name}@main`."
         raise _model_error(name, f"{reason}. Expected a model directory.{suggestion}")
     if (path / "manifest.json").is_file() and not any(path.glob("*.safetensors")):
         raise _model_error(

@@ -50,6 +50,7 @@ from fsdpo_data.engines.options import Workers
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.stages.answer_judge import JudgeSession, open_judge_session
 from fsdpo_data.stages.grading_requests import grading_request
+from fsdpo_data.stages.score import recount_rewards
 from fsdpo_data.steps.rewards import OUTCOME_LABELS, outcome_labels
 
 
@@ -146,6 +147,7 @@ class GradeStage(Stage):
                 cost = Cost(tokens=judge_stats.tokens, prm_calls=0, seconds=judge_stats.seconds)
         draft.drop_pairs()
         _set_outcome_counts(manifest, counts.tally)
+        recount_rewards(manifest, draft.current_files("solutions"))
         changes = counts.outcome_changes
         grade_counts = GradeCounts(
             previous_grader=old_grader,

@@ -272,9 +272,12 @@ def _summarize(record: PairRecord, manifest: Manifest) -> list[Row]:
 
 def _differing_step_rows(counts: PairCounts) -> list[Row]:
     """Return the rows of pairs whose sides have the same steps before the one that counts."""
+    rows = [("pairs", f"{counts.pairs:,} of {counts.problems['used']:,} problems")]
+    if counts.first_error is None:
+        return rows
     length = counts.length
     return [
-        ("pairs", f"{counts.pairs:,} of {counts.problems['used']:,} problems"),
+        *rows,
         (
             "first error",
             f"step {counts.first_error:.2f} on average; {length['chosen_characters']:.1f} "

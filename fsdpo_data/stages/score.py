@@ -252,6 +252,23 @@ def reward_statistics(
     )
 
 
+def recount_rewards(manifest: Manifest, files: list[Path]) -> None:
+    """Update the statistics of rewards in a manifest, for other outcomes or other solutions.
+
+    Args:
+        manifest: The manifest; it does not change without rewards.
+        files: Files of the solutions.
+    """
+    record = manifest.find_writer("step_rewards", RewardRecord)
+    if record is None:
+        return
+    counts = reward_statistics(files, list(record.counts.ranking_auc))
+    counts.format_evidence = record.counts.format_evidence
+    counts.failed = min(record.counts.failed, counts.unscored)
+    record.counts = counts
+    manifest.put(record)
+
+
 def _read_rewards(file: Path, aggregates: Sequence[str]) -> pl.DataFrame:
     """Return the aggregated rewards of the solutions in a file."""
     rows = scan_rows("solutions", [file]).select(

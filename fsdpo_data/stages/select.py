@@ -58,7 +58,7 @@ from fsdpo_data.stages.decontaminate import (
 from fsdpo_data.stages.import_labels import IMPORT_STAGE, ImportRecord
 from fsdpo_data.stages.label_columns import count_labels, label_stats
 from fsdpo_data.stages.label_records import LabelRecord, RolloutCounts
-from fsdpo_data.stages.score import RewardRecord, reward_statistics
+from fsdpo_data.stages.score import recount_rewards
 from fsdpo_data.steps.rewards import AGGREGATES
 
 _PROBLEMS_PANEL = "Problems"
@@ -509,12 +509,7 @@ def update_manifest(
 
 def _update_stage_counts(manifest: Manifest, files: list[Path], solutions: pl.DataFrame) -> None:
     """Count the results of earlier stages again, in the rows that are left."""
-    scored = manifest.find_writer("step_rewards", RewardRecord)
-    if scored is not None:
-        evidence = scored.counts.format_evidence
-        scored.counts = reward_statistics(files, list(scored.counts.ranking_auc))
-        scored.counts.format_evidence = evidence
-        manifest.put(scored)
+    recount_rewards(manifest, files)
     labelled = manifest.find("label", LabelRecord)
     if labelled is not None and isinstance(labelled.counts, RolloutCounts):
         is_searched = manifest.labels_are_searched

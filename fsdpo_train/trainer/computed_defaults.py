@@ -57,7 +57,7 @@ def with_computed_defaults(config: ConfigT) -> ConfigT:
 
 def computed_names(config: TrainConfig) -> Collection[str]:
     """Return the names of the options whose default may depend on model or machine."""
-    return TINY_OPTIONS[config.stage].keys()
+    return {*TINY_OPTIONS[config.stage], "dtype"}
 
 
 def _tiny_defaults(config: TrainConfig) -> dict[str, Any]:

@@ -196,11 +196,14 @@ def _train_command(config: TrainConfig, model: str, data: Sequence[str]) -> str:
         model: Name of the initial model; empty for random weights.
         data: Names of the training data.
     """
-    pinned_config = config.replace(data=tuple(data), model=model or None)
+    out = Path("runs", config.stage)
+    pinned_config = config.model_copy(
+        update={"data": tuple(data), "model": model or None, "out": out}
+    )
     words = command_line(pinned_config, "fsdpo-train", config.stage, always=computed_names(config))
     local_paths = {str(getattr(config, name, None)) for name in _PATH_OPTIONS}
     words = [Path(word).name if word in local_paths else word for word in words]
-    return shlex.join([*words, "--out", f"runs/{config.stage}"])
+    return shlex.join([*words, "--out", str(out)])
 
 
 def _without_folders(options: Mapping[str, Any]) -> dict[str, Any]:

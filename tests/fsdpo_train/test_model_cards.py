@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.problems.embedded import CHECKPOINT
 from fsdpo_train.cli.app import app
+from fsdpo_train.config import PrmConfig
 
 ROWS = [{"prompt": f"Problem: {i}\nSolution:\n", "completion": f"It is {i}."} for i in range(8)]
 COMMIT = "0123456789" * 4
@@ -171,7 +173,7 @@ def test_an_undefined_field_is_an_error() -> None:
 LABEL_KINDS = {
     "rollouts": "estimates from 2 continuations of each step",
     "search": "a binary search for the first error with 2 continuations",
-    "judge": "the share of 2 critiques of a judge",
+    "judge": "the fraction of 2 critiques of a judge",
     "imported": "imported from the format `processbench`",
 }
 
@@ -199,3 +201,20 @@ def test_the_card_states_what_the_labels_are(kind: str, data: Path, tmp_path: Pa
     train("prm", labelled, "--model", "tiny", *short_run, "--out", tmp_path / "prm")
     card = " ".join((tmp_path / "prm/README.md").read_text(encoding="utf-8").split())
     assert f"labels {'are ' if kind != 'search' else 'come from '}{LABEL_KINDS[kind]}" in card
+
+
+def test_a_model_and_its_start_model_may_have_one_name(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command of the card has the name of a model without its folders."""
+    start = tmp_path / "models/policy"
+    shutil.copytree(CHECKPOINT, start)
+    monkeypatch.chdir(tmp_path)
+    short_run = ("--max-steps", 1, "--held-out", 0, "--no-group-by-length")
+    train("prm", data, "--model", start, *short_run, "--out", "policy")
+    assert "--model policy" in (tmp_path / "policy/README.md").read_text(encoding="utf-8")
+
+
+def test_an_output_may_have_the_short_name_of_a_model() -> None:
+    config = PrmConfig(data=("rows.jsonl",), model="tiny", out=Path("tiny"))
+    assert config.out == Path("tiny")

@@ -191,3 +191,8 @@ def label_with_rollouts(
 
 def rollouts(out: Path) -> list[Any]:
     return pl.read_parquet(out / "solutions/*.parquet")["rollouts"].to_list()
+
+
+def stage_names(manifest: Manifest) -> set[str]:
+    """Return the names of the stages of a dataset."""
+    return {entry.name for entry in manifest.stages}

@@ -26,6 +26,7 @@ from fsdpo_data.core.terminal import strip_control_characters
 
 if TYPE_CHECKING:
     from fsdpo_bench.cli import printing, recipe_printing
+    from fsdpo_bench.report import terminal_tables as tables
 else:
     printing = LazyModule("fsdpo_bench.cli.printing")
     recipe_printing = LazyModule("fsdpo_bench.cli.recipe_printing")

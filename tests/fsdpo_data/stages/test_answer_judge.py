@@ -352,6 +352,9 @@ def is_not_handled(_: Handler) -> bool:
         ('model = "m"\nconcurrency = 3', "concurrency = 3: the engine auto does not read this"),
         ('model = "m"\nmax_tokens = 0', "max_tokens = 0: expected at least 1"),
         ('model = "m"\nactors = 2', "actors is no key of a judge"),
+        ('model = "tiny"\nformat = "nothing"', "format = 'nothing': expected one of"),
+        ('model = "tiny"\nprompt = "none.txt"', "prompt = '"),
+        ('model = "tyny"', "model = 'tyny': expected a directory"),
         ("model = ", "is not readable TOML"),
     ],
 )
@@ -363,6 +366,21 @@ def test_an_error_in_a_judge_file_names_file_and_key(
     with pytest.raises(InputError) as error:
         resolve_answer_judge(AnswerJudgeOptions(judge=str(file)))
     assert str(error.value).startswith(str(file)) and message in str(error.value)
+
+
+def test_paths_in_a_judge_file_are_relative_to_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "settings"
+    folder.mkdir()
+    (folder / "own.toml").write_text(
+        'template = "problem"\nprompt = "{gold} {answer}"\npattern = "(yes)"\n'
+        'verdicts = { yes = "correct" }\nmax_tokens = 8\n'
+    )
+    (folder / "judge.toml").write_text('model = "tiny"\nformat = "own.toml"\n')
+    monkeypatch.chdir(tmp_path)
+    judge = resolve_answer_judge(AnswerJudgeOptions(judge="settings/judge.toml"))
+    assert judge is not None and judge.sampling.max_tokens == 8
 
 
 def test_a_judge_file_has_the_options_of_python(tmp_path: Path) -> None:

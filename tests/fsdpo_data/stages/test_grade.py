@@ -14,10 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import run
+from fakes import TableScorer
 from helpers import (
+    RIGHT,
     TEXTS,
+    WRONG,
     fixed_sampler,
     problem_set,
+    reward_model,
     sample_settings,
     small_build,
     stage_counts,
@@ -38,6 +42,7 @@ from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.stages.grade import GradeStage
+from fsdpo_data.stages.score import RewardRecord, ScoreStage
 
 #: Columns that grading decides.
 VERDICTS = ["answer", "outcome", "labels", "strict"]
@@ -233,6 +238,20 @@ def test_rewards_stay_and_pairs_go(built: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "again" / "pairs").exists()
     assert rows(tmp_path / "again")["step_rewards"].to_list()[0] == [0.5, 0.5]
     validate(tmp_path / "again")
+
+
+def test_statistics_of_rewards_follow_the_new_verdicts(built: Path, tmp_path: Path) -> None:
+    scorer = TableScorer({RIGHT: [0.75, 0.875], WRONG: [0.5, 0.125], TEXTS[2]: [0.25], "": []})
+    stage = ScoreStage(reward_model(scorer.model, lambda: scorer))
+    scored = derive_dataset(built, tmp_path / "scored", [stage], progress=LineProgress())
+    assert scored.get("score", RewardRecord).counts.mean_correct is None  # nothing is correct
+    grade(tmp_path / "scored", tmp_path / "graded")
+    again = derive_dataset(
+        tmp_path / "graded", tmp_path / "again", [stage], progress=LineProgress()
+    )
+    regraded = validate(tmp_path / "graded").get("score", RewardRecord).counts
+    assert regraded.mean_correct is not None
+    assert regraded == again.get("score", RewardRecord).counts
 
 
 def test_monte_carlo_labels_are_refused(built: Path, tmp_path: Path) -> None:
