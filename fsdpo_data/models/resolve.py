@@ -4,7 +4,9 @@ import dataclasses
 import hashlib
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from fsdpo_data.core.errors import InputError, UnavailableError, suggest_names
@@ -262,5 +264,20 @@ def content_revision(path: Path) -> str:
         for file in matches:
             check_regular_file(file)  # transformers would read a pipe or a device without end
         files |= matches
-    digests = [(file.name, file_sha256(file)) for file in sorted(files)]
+    states = [(file, file.stat()) for file in sorted(files)]
+    return _hash_model_files(
+        tuple((file, stat.st_ino, stat.st_size, stat.st_mtime_ns) for file, stat in states)
+    )
+
+
+@lru_cache(maxsize=64)
+def _hash_model_files(states: Sequence[tuple[Path, int, int, int]]) -> str:
+    """Return the digest of files; unchanged files are read once per process.
+
+    One command asks several times for the revision of a model, whose files may have gigabytes.
+
+    Args:
+        states: Path, inode, size and time of the last change of each file.
+    """
+    digests = [(file.name, file_sha256(file)) for file, *_ in states]
     return "sha256:" + hashlib.sha256(canonical_json(digests).encode()).hexdigest()

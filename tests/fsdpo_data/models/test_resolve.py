@@ -105,6 +105,27 @@ def test_a_snapshot_of_the_hub_cache_has_the_template_of_its_repository(tmp_path
         assert resolve(str(path)).template.name == "alpaca@1"
 
 
+def test_unchanged_files_of_a_model_are_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(models.CHECKPOINT, tmp_path / "model")
+    read_files: list[str] = []
+    file_sha256 = models.file_sha256
+
+    def record(file: Path) -> str:
+        read_files.append(file.name)
+        return file_sha256(file)
+
+    monkeypatch.setattr(models, "file_sha256", record)
+    revision = content_revision(tmp_path / "model")
+    assert "config.json" in read_files
+    read_files.clear()
+    assert content_revision(tmp_path / "model") == revision and not read_files
+    weights = tmp_path / "model/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    assert content_revision(tmp_path / "model") != revision and read_files
+
+
 @pytest.mark.parametrize(
     "name",
     ["config.json", "generation_config.json", "model.safetensors", "tokenizer.json",
