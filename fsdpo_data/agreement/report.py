@@ -137,7 +137,8 @@ def compare_labellers(options: AgreeOptions) -> AgreementReport:
     common = [key for key in reference.solutions if key in labeller.solutions]
     pairs = []
     for key in common:
-        first, second = reference.solutions[key], labeller.solutions[key]
+        first = reference.solutions[key]
+        second = labeller.solutions[key]
         if len(first.scores) == len(second.scores):
             truth = [score >= reference.threshold for score in first.scores]
             pairs.append(_SolutionPair(first.problem, first.source, truth, second.scores))

@@ -175,7 +175,7 @@ class Manifest(FileModel):
         return None
 
     def get(self, name: str, model: type[RecordT]) -> RecordT:
-        """Return the entry of a stage that every dataset has; SchemaError without the stage."""
+        """Return the entry of a stage that this dataset must have; SchemaError without it."""
         record = self.find(name, model)
         if record is None:
             raise SchemaError(f"{self._location} has no entry of the stage {name!r}.")

@@ -27,6 +27,7 @@ from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageRecord
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 from fsdpo_data.dataset.schema import read_table, write_parquet
+from fsdpo_data.dataset.stage_records import has_imported_pairs
 from fsdpo_data.dataset.validate import check_invariants
 from fsdpo_data.engines.options import Resume
 
@@ -120,7 +121,7 @@ class DatasetDraft:
 
     def drop_pairs(self) -> None:
         """Leave out the parent's pairs, because the solutions behind them have changed."""
-        if any(entry.options.get("style") == "imported" for entry in self.manifest.stages):
+        if has_imported_pairs(self.manifest):
             log.warning(
                 "the new dataset does not have the imported pairs, because its solutions have "
                 "changed. Train on the imported dataset for them."

@@ -33,7 +33,7 @@ from fsdpo_data.engines.answer_judge import AnswerJudgeSettings
 from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.models.prompts import TemplateRef
-from fsdpo_data.pairs.checks import PairSettings
+from fsdpo_data.pairs.checks import ImportedPairSettings, PairSettings
 from fsdpo_data.pairs.statistics import PairCounts
 from fsdpo_data.problems.load import ProblemSet
 
@@ -170,6 +170,12 @@ GradeRecord: TypeAlias = StageRecord[GradeSettings, GradeCounts]
 PairRecord: TypeAlias = StageRecord[PairSettings, PairCounts]
 
 
+def has_imported_pairs(manifest: Manifest) -> bool:
+    """Return whether the pairs of a dataset are imported, so that both sides end early."""
+    record = manifest.find(PAIR_STAGE, PairRecord)
+    return record is not None and isinstance(record.options, ImportedPairSettings)
+
+
 def problem_settings(source: ProblemSet) -> ProblemSettings:
     """Return the settings of problems."""
     problem_ids = [problem.id for problem in source.problems]
@@ -198,9 +204,9 @@ def make_manifest(records: Sequence[AnyRecord], files: list[FileEntry], tally: T
         made_by=RELEASE,
         stages=[RawRecord.model_validate(record.to_dict()) for record in records],
         rows=RowCounts(problems=files[0].rows, solutions=tally.solutions, pairs=0),
-        outcomes=dict(sorted(tally.outcomes.items())),
+        outcomes=tally.outcome_counts(),
         labels=tally.label_counts(),
-        grader_rules=dict(sorted(tally.grader_rules.items())),
+        grader_rules=tally.rule_counts(),
         statistics=tally.statistics(),
         thinking=tally.thinking_counts(),
         cost=sum((record.cost for record in records), NO_COST),

@@ -32,9 +32,9 @@ def summary_rows(manifest: Manifest) -> list[Row]:
     if has_grades(manifest):
         rows.append(("step labels", _describe_labels(manifest.labels)))
     rows += _solution_rows(manifest)
-    for entry, record in describe_stages(manifest):
-        if entry.summarize is not None:
-            rows += entry.summarize(record, manifest)
+    for description, record in describe_stages(manifest):
+        if description.summarize is not None:
+            rows += description.summarize(record, manifest)
     return rows
 
 
@@ -172,7 +172,7 @@ def dataset_warnings(manifest: Manifest) -> list[str]:
         warnings.append("no problem has correct and incorrect solutions to pair")
     if labelled and positive < labelled / 20:
         warnings.append("under 5 % of the step labels are positive")
-    for entry, record in describe_stages(manifest):
-        if entry.warn is not None:
-            warnings += entry.warn(record)
+    for description, record in describe_stages(manifest):
+        if description.warn is not None:
+            warnings += description.warn(record)
     return warnings

@@ -93,6 +93,14 @@ class Tally:
         self.solutions += len(verdicts)
         self.graded_counts.append(GradedCount(correct=outcomes["correct"], graded=graded))
 
+    def outcome_counts(self) -> dict[str, int]:
+        """Return the solutions by outcome for the manifest."""
+        return dict(sorted(self.outcomes.items()))
+
+    def rule_counts(self) -> dict[str, int]:
+        """Return the solutions by the rule that decided their outcome, for the manifest."""
+        return dict(sorted(self.grader_rules.items()))
+
     def label_counts(self) -> dict[str, int]:
         """Return the steps by label for the manifest, with the total as ``steps``."""
         return {"steps": self.labels.total(), **dict(sorted(self.labels.items()))}

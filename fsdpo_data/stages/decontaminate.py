@@ -47,6 +47,9 @@ from fsdpo_data.problems.overlap import (
 log = logging.getLogger(__name__)
 
 
+OVERLAP_STAGE = "decontaminate"  #: Name of the stage.
+
+
 class BenchmarkRef(FileModel):
     """A reference to one exact version of a benchmark."""
 
@@ -184,7 +187,7 @@ def _all_questions(benchmarks: Sequence[BenchmarkQuestions]) -> list[LocatedQues
 class DecontaminateStage(Stage):
     """Writes the overlaps of a dataset's problems with benchmarks into its manifest and card."""
 
-    name = "decontaminate"
+    name = OVERLAP_STAGE
 
     report: OverlapReport  #: The overlaps of the dataset's problems.
 
@@ -386,5 +389,5 @@ def _summarize(record: OverlapRecord, manifest: Manifest) -> list[Row]:
 
 
 STAGES_WITHOUT_COMMAND.register(
-    StageDescription(name="decontaminate", record=OverlapRecord, summarize=_summarize)
+    StageDescription(name=OVERLAP_STAGE, record=OverlapRecord, summarize=_summarize)
 )

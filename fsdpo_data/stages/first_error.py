@@ -45,7 +45,7 @@ from fsdpo_data.stages.continuations import (
     prefix_id,
 )
 from fsdpo_data.stages.label_columns import count_labels, label_stats
-from fsdpo_data.stages.label_records import LabelSettings, RolloutCounts
+from fsdpo_data.stages.label_records import LABEL_STAGE, LabelSettings, RolloutCounts
 
 StepCount: TypeAlias = Mapping[str, int]  #: Continuations of a step (``n``), and ``n_correct``.
 
@@ -191,7 +191,7 @@ class _Search:
 class FirstErrorStage(Stage):
     """Writes ``labels`` by the first wrong step, and ``rollouts`` of the steps that were probed."""
 
-    name = "label"
+    name = LABEL_STAGE
     writes = ("rollouts", "labels")
 
     continuation_sampler: ContinuationSampler  #: Samples the N continuations of a prefix.

@@ -160,9 +160,9 @@ class GradeStage(Stage):
 
 def _set_outcome_counts(manifest: Manifest, tally: Tally) -> None:
     """State the counts of new verdicts in a manifest."""
-    manifest.outcomes = dict(sorted(tally.outcomes.items()))
+    manifest.outcomes = tally.outcome_counts()
     manifest.labels = tally.label_counts()
-    manifest.grader_rules = dict(sorted(tally.grader_rules.items()))
+    manifest.grader_rules = tally.rule_counts()
     statistics = tally.statistics()
     names = ("accuracy", "pass_at_k", "solved_problems", "mixed_problems")
     for name in names:

@@ -33,7 +33,7 @@ from fsdpo_data.engines.scorers.prm_formats import PrmFormat
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.stages.continuations import ContinuationSampler, Prefix, prefix_id
 from fsdpo_data.stages.label_columns import count_labels, restore_outcome_labels
-from fsdpo_data.stages.label_records import JudgeCounts, LabelSettings
+from fsdpo_data.stages.label_records import LABEL_STAGE, JudgeCounts, LabelSettings
 from fsdpo_data.stages.score import questions_by_id
 
 FOLDER = "critiques"  #: Folder of the critiques inside the new dataset's directory.
@@ -58,7 +58,7 @@ class _SolutionVotes(NamedTuple):
 class JudgeStage(Stage):
     """Writes ``rollouts``: for each step the votes (n) and those without an error so far."""
 
-    name = "label"
+    name = LABEL_STAGE
     writes = ("rollouts",)
 
     critique_sampler: ContinuationSampler  #: Samples critiques; ``n`` is the number of votes.

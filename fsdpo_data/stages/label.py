@@ -57,6 +57,7 @@ from fsdpo_data.stages.first_error import FirstErrorStage
 from fsdpo_data.stages.judge import JudgeStage, judge_rows
 from fsdpo_data.stages.label_columns import count_labels, label_stats, restore_outcome_labels
 from fsdpo_data.stages.label_records import (
+    LABEL_STAGE,
     JudgeCounts,
     LabelRecord,
     LabelSettings,
@@ -70,7 +71,7 @@ _JUDGE_PANEL = "Judge"
 class LabelStage(Stage):
     """Writes the column ``rollouts``: counts (n, n_correct) for each step of graded solutions."""
 
-    name = "label"
+    name = LABEL_STAGE
     writes = ("rollouts",)
 
     #: Samples the continuations; its ``n`` is N in the module docstring.
@@ -161,7 +162,7 @@ def _add_counts(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> 
 
 def format_rollout_cost(manifest: Manifest) -> str:
     """Return a sentence on the cost of Monte-Carlo labels, for the terminal; empty for a judge."""
-    record = manifest.get("label", LabelRecord)
+    record = manifest.get(LABEL_STAGE, LabelRecord)
     rollouts = record.counts
     if not isinstance(rollouts, RolloutCounts):
         return ""
@@ -337,7 +338,7 @@ def _consensus_settings(options: LabelOptions) -> LabelSettings | None:
     """Return the settings of the Monte-Carlo labels to agree with; None without ``consensus``."""
     if not options.consensus:
         return None
-    record = read_manifest(Path(options.data)).find("label", LabelRecord)
+    record = read_manifest(Path(options.data)).find(LABEL_STAGE, LabelRecord)
     if record is None or not isinstance(record.counts, RolloutCounts):
         raise options.field_error(
             "consensus",
@@ -384,7 +385,7 @@ def _plot(record: LabelRecord, root: Path, manifest: Manifest) -> dict[str, Dist
 
 STAGES.register(
     StageEntry(
-        name="label",
+        name=LABEL_STAGE,
         record=LabelRecord,
         failed_items="prompts without continuations",
         summarize=_summarize,

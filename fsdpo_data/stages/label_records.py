@@ -12,6 +12,8 @@ from fsdpo_data.dataset.manifest import StageCounts, StageRecord
 from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef
 from fsdpo_data.stages.label_columns import LabelStats
 
+LABEL_STAGE = "label"  #: Name of the stages that label steps.
+
 
 class LabelSettings(FileModel):
     """Everything that determines step labels."""

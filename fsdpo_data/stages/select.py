@@ -50,6 +50,7 @@ from fsdpo_data.selection.row_index import (
 from fsdpo_data.selection.tally import tally_index
 from fsdpo_data.selection.write_rows import write_problems, write_solutions
 from fsdpo_data.stages.decontaminate import (
+    OVERLAP_STAGE,
     BenchmarkRef,
     OverlapRecord,
     find_overlaps,
@@ -57,10 +58,11 @@ from fsdpo_data.stages.decontaminate import (
 )
 from fsdpo_data.stages.import_labels import IMPORT_STAGE, ImportRecord
 from fsdpo_data.stages.label_columns import count_labels, label_stats
-from fsdpo_data.stages.label_records import LabelRecord, RolloutCounts
+from fsdpo_data.stages.label_records import LABEL_STAGE, LabelRecord, RolloutCounts
 from fsdpo_data.stages.score import recount_rewards
 from fsdpo_data.steps.rewards import AGGREGATES
 
+SELECT_STAGE = "select"  #: Name of the stage.
 _PROBLEMS_PANEL = "Problems"
 _SOLUTIONS_PANEL = "Solutions"
 _SAMPLE_PANEL = "Samples and splits"
@@ -433,7 +435,7 @@ def _row_options(options: SelectOptions, against: Sequence[BenchmarkRef]) -> dic
 class SelectStage(Stage):
     """Writes the selected problems and solutions, or only one split."""
 
-    name = "select"
+    name = SELECT_STAGE
     writes = ("rows",)
 
     selection: Selection  #: The chosen rows.
@@ -481,7 +483,7 @@ def update_manifest(
     manifest.rows.problems = problems.height
     manifest.rows.solutions = solutions.height
     tally = tally_index(solutions)
-    manifest.outcomes = dict(sorted(tally.outcomes.items()))
+    manifest.outcomes = tally.outcome_counts()
     manifest.labels = tally.label_counts()
     # The rows do not have the rule that decided their outcome, nor the time of their sampling.
     manifest.grader_rules = {}
@@ -498,10 +500,10 @@ def update_manifest(
     sampled.options.sampling = sampled.options.sampling.replace(n=n)
     manifest.put(sampled)
     _update_stage_counts(manifest, list(files), solutions)
-    overlaps = manifest.find("decontaminate", OverlapRecord)
+    overlaps = manifest.find(OVERLAP_STAGE, OverlapRecord)
     if overlaps is not None and overlaps.counts.contaminated:
         # The overlaps of single problems are unknown here.
-        manifest.remove("decontaminate")
+        manifest.remove(OVERLAP_STAGE)
     elif overlaps is not None:
         overlaps.counts.problems = problems.height
         manifest.put(overlaps)
@@ -510,7 +512,7 @@ def update_manifest(
 def _update_stage_counts(manifest: Manifest, files: list[Path], solutions: pl.DataFrame) -> None:
     """Count the results of earlier stages again, in the rows that are left."""
     recount_rewards(manifest, files)
-    labelled = manifest.find("label", LabelRecord)
+    labelled = manifest.find(LABEL_STAGE, LabelRecord)
     if labelled is not None and isinstance(labelled.counts, RolloutCounts):
         is_searched = manifest.labels_are_searched
         labelled.counts.labels = label_stats(files, is_searched=is_searched)
@@ -566,7 +568,7 @@ def describe_plan(options: SelectOptions, progress: Progress) -> str:
 
 def describe_selection(manifest: Manifest) -> str:
     """Return the statistics of a selection from its manifest."""
-    return format_selection(manifest.get("select", SelectRecord).counts)
+    return format_selection(manifest.get(SELECT_STAGE, SelectRecord).counts)
 
 
 def format_selection(stats: SelectionCounts) -> str:
@@ -620,7 +622,7 @@ def _summarize(record: SelectRecord, manifest: Manifest) -> list[Row]:
 
 STAGES.register(
     StageEntry(
-        name="select",
+        name=SELECT_STAGE,
         options_class=SelectOptions,
         make_stage=make_select_stage,
         make_stages=make_select_stages,

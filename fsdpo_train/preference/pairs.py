@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.dataset.stage_records import PAIR_STAGE, PairRecord
-from fsdpo_data.pairs.checks import ImportedPairSettings
+from fsdpo_data.dataset.stage_records import has_imported_pairs
 from fsdpo_data.pairs.statistics import find_first_difference
 from fsdpo_train.losses.preference_losses import PreferenceLoss
 from fsdpo_train.trainer.row_formats import pair_rows
-from fsdpo_train.trainer.row_source import LocatedRow, Row, RowSource, TrainingData, open_data
+from fsdpo_train.trainer.row_source import LocatedRow, Row, TrainingData, open_data
 
 if TYPE_CHECKING:
     import numpy as np
@@ -100,14 +99,15 @@ def open_pairs(
     """
     pairs = open_data(data, pair_rows(loss), allow_benchmark=allow_benchmark)
     for source in pairs.sources:
-        if _has_imported_pairs(source) and not loss.ends_at_first_difference:
+        manifest = source.manifest
+        if manifest and has_imported_pairs(manifest) and not loss.ends_at_first_difference:
             raise InputError(
                 f"the imported pairs of {source.name} end with the step that differs, and the loss "
                 f"{loss.name} would teach the policy to stop there. Use `loss=step-dpo`.",
                 field="loss",
                 value=loss.name,
             )
-        if loss.uses_rewards and source.manifest and source.manifest.has_outcome_rewards:
+        if manifest and manifest.has_outcome_rewards and loss.uses_rewards:
             raise InputError(
                 f"{source.name} has the rewards of an outcome reward model, which was trained on "
                 f"last steps only, and the loss {loss.name} weights all steps. Score with a "
@@ -116,12 +116,6 @@ def open_pairs(
                 value=loss.name,
             )
     return pairs
-
-
-def _has_imported_pairs(source: RowSource) -> bool:
-    """Return whether the pairs of a dataset are imported."""
-    record = source.manifest.find(PAIR_STAGE, PairRecord) if source.manifest else None
-    return record is not None and isinstance(record.options, ImportedPairSettings)
 
 
 def group_by_prompt(

@@ -19,7 +19,6 @@ from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.exchange.formats import matching_formats, step_label_formats
 from fsdpo_data.hub.client import is_path
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
-from fsdpo_data.stages.score import ScoreRecord
 from fsdpo_train.trainer.row_formats import RowFormat
 
 #: Maximum number of rows in which the columns of a file are searched.
@@ -229,9 +228,9 @@ def _open_sealed(root: Path, row_format: RowFormat, *, allow_benchmark: bool) ->
     # Only these files are read, so a copy of the dataset without the other files is enough.
     check_files(root, manifest.config_files(config))
     provenance = {"dataset": manifest.digest}
-    score = manifest.find("score", ScoreRecord)
-    if score is not None:
-        prm = score.options.prm
+    scoring = manifest.score_settings
+    if scoring is not None:
+        prm = scoring.prm
         provenance["prm"] = f"{prm.name}@{prm.revision}"
     shards = manifest.config_paths(root, config)
     columns = [*row_format.columns, *row_format.optional_columns]

@@ -217,7 +217,8 @@ def pair_benchmarks(
         raise InputError(f"{message}.")
     pairs = []
     for name in names:
-        benchmark_a, benchmark_b = pool_a.benchmarks[name], pool_b.benchmarks[name]
+        benchmark_a = pool_a.benchmarks[name]
+        benchmark_b = pool_b.benchmarks[name]
         keys_a = _problem_keys(benchmark_a.main)
         keys_b = {key: index for index, key in enumerate(_problem_keys(benchmark_b.main))}
         index_a = [index for index, key in enumerate(keys_a) if key in keys_b]

@@ -174,7 +174,8 @@ def report_comparison(
         InputError: if they cannot be compared, or a column is unknown.
     """
     # Two datasets with equal solutions are compared, too, so each is a pool of its own.
-    [pool_a], [pool_b] = load_pools([path_a]), load_pools([path_b])
+    [pool_a] = load_pools([path_a])
+    [pool_b] = load_pools([path_b])
     comparison = compare_pools(pool_a, pool_b, options)
     if html is not None:
         write_text(html, render_comparison(pool_a, pool_b, comparison, options))
