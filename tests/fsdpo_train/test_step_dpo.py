@@ -157,12 +157,14 @@ def pair_tokens(folder: Path, rows: list[dict[str, Any]], tokenizer: Any) -> lis
     data = open_pairs([import_pairs(folder, rows)], PREFERENCE_LOSSES["step-dpo"])
     located_rows = list(data.rows())
     assert len(located_rows) == len(rows)
-    token_ids = []
-    for located_row in located_rows:
-        groups = group_by_prompt([located_row], PREFERENCE_LOSSES["step-dpo"])
-        [group], _ = tokenize_groups(groups, tokenizer, 4096)
-        token_ids += [solution.input_ids for solution in group.tokens]
-    return token_ids
+    # One group per pair, which keeps the order of the rows.
+    groups = [
+        group
+        for row in located_rows
+        for group in group_by_prompt([row], PREFERENCE_LOSSES["step-dpo"])
+    ]
+    tokenized, _ = tokenize_groups(groups, tokenizer, 4096)
+    return [solution.input_ids for group in tokenized for solution in group.tokens]
 
 
 @pytest.mark.parametrize("name", ["qwen2", "deepseek_llm", "mistral", "llama3"])

@@ -162,7 +162,7 @@ from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.grader import MathGrader
 
 marker = sys.argv[1]
-texts = [*ANSWERS, *payloads(marker), *fuzz(1, 2000)]
+texts = [*ANSWERS, *payloads(marker), *fuzz(1, 500)]
 golds = ["5", "x^2+1", "[0,1)", "\\\\sqrt{2}+\\\\sin 3", "\\\\text{even}", "3, 5"]
 grader = MathGrader()
 pairs = [GradingRequest(gold, f"\\\\boxed{{{text}}}") for text in texts for gold in golds]
@@ -185,7 +185,7 @@ def test_grading_compiles_imports_and_opens_nothing(tmp_path):
     )  # fmt: skip
     assert child.returncode == 0, child.stderr
     result = json.loads(child.stdout)
-    assert result["graded"] > 10_000
+    assert result["graded"] > 4_000
     assert set(result["seen"]) <= {"sys._getframe", "object.__getattr__"}
     assert not marker.exists()
 
