@@ -3,6 +3,7 @@
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,17 +74,23 @@ def render_file(
 
     The templates that it includes or extends are in the same folder or in ``folders``.
     """
+    environment = _environment((file.parent, *folders), autoescape)
+    environment.filters |= filters
+    return environment.get_template(file.name).render(**fields)
+
+
+@cache
+def _environment(folders: tuple[Path, ...], autoescape: bool) -> Any:
+    """Return the ``jinja2.Environment`` of these folders, which keeps its compiled templates."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(
-        loader=FileSystemLoader([file.parent, *folders]),
+    return Environment(
+        loader=FileSystemLoader(folders),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=autoescape,
     )
-    environment.filters |= filters
-    return environment.get_template(file.name).render(**fields)
 
 
 def front_matter(fields: Mapping[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,13 @@ SCORER_ENGINE = EngineRef(name="transformers", dtype="auto")
 
 def embedded_task(count: int = 7) -> LoadedTask:
     """Return some problems of the embedded benchmark."""
-    return limit_problems(load_task(builtin_tasks()["embedded"]), count)
+    return limit_problems(_load_embedded(), count)
+
+
+@cache
+def _load_embedded() -> LoadedTask:
+    """Generate the problems of the embedded benchmark once: they take half a CPU second."""
+    return load_task(builtin_tasks()["embedded"])
 
 
 def prepare(
