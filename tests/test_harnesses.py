@@ -48,7 +48,7 @@ def grade(tmp_path: Path, rows: list[harnesses.PoolRow]) -> dict[str, dict[str, 
     worker.write_text(WORKER, encoding="utf-8")
     command = [sys.executable, str(worker), "a grader"]
     file = tmp_path / "verdicts.jsonl"
-    harnesses.grade_rows(command, rows, file, workers=2, seconds=2.0, bar=NO_PROGRESS)
+    harnesses.grade_rows(command, rows, file, workers=2, seconds=5.0, bar=NO_PROGRESS)
     return harnesses.read_verdicts(file)
 
 

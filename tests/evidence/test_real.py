@@ -150,14 +150,14 @@ def test_a_stage_that_takes_too_long_stops_alone(tmp_path: Path) -> None:
         make_stage("child", "open(sys.argv[-1], 'w').close()", needs=("slow",)),
     ]
     sizes = real_stages.read_sizes("smoke").model_copy(
-        update={"minutes": {"other": 0.05}, "jobs": 2}
+        update={"minutes": {"other": 0.1}, "jobs": 2}
     )
     runner = real_run.StageRunner(sizes, tmp_path, tmp_path / "results")
     assert runner.run(stages, []) == 2
     assert (tmp_path / "quick").exists() and not (tmp_path / "child").exists()
     rows = (tmp_path / "results/stages.csv").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 3
-    assert any(row.startswith("slow,stopped after 0.05 minutes,") for row in rows)
+    assert any(row.startswith("slow,stopped after 0.1 minutes,") for row in rows)
     assert runner.run(stages, ["quick"]) == 0
 
 

@@ -59,7 +59,7 @@ def test_no_worker_is_left(tmp_path: object, ending: signal.Signals, started: fl
 
 def test_the_end_of_the_block_cancels_queued_tasks() -> None:
     with worker_processes(1) as pool:
-        tasks = [pool.submit(time.sleep, 0.2) for _ in range(20)]
+        tasks = [pool.submit(time.sleep, 0.2) for _ in range(100)]
         tasks[0].result()
     assert all(task.done() for task in tasks)
     assert sum(task.cancelled() for task in tasks) >= 10

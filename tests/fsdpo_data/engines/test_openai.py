@@ -145,7 +145,7 @@ def test_hostile_responses_are_requested_again(script: Script, url: str, body: b
 def test_a_response_that_drips_without_end_is_requested_again(script: Script, url: str) -> None:
     script.tricks.append(openai_server.drips)
     start = time.monotonic()
-    assert connect(url, timeout=1.0).sample(PROMPTS[:1], SPEC)[0][0].text.endswith("it is.")
+    assert connect(url, timeout=3.0).sample(PROMPTS[:1], SPEC)[0][0].text.endswith("it is.")
     assert len(script.requests) == 2 and time.monotonic() - start < 30
 
 
@@ -238,11 +238,11 @@ def test_permanent_errors_are_raised_at_once(
 
 
 def test_a_silent_server_is_an_error_after_the_idle_timeout(script: Script, url: str) -> None:
-    engine = connect(url, idle_timeout=0.3, concurrency=1)
+    engine = connect(url, idle_timeout=2.0, concurrency=1)
     script.tricks += [lambda handler: False] + [openai_server.broken] * 1000
     arrived = []
     with pytest.raises(
-        UnavailableError, match=r"no response in 0\.3 seconds .*500.*resume the run"
+        UnavailableError, match=r"no response in 2 seconds .*500.*resume the run"
     ):
         for index, _ in engine.stream(PROMPTS, SPEC):
             arrived.append(index)
@@ -253,7 +253,7 @@ def test_a_silent_server_is_an_error_after_the_idle_timeout(script: Script, url:
 
 def options(url: str, out: Path, **changes: Any) -> BuildOptions:
     settings: dict[str, Any] = {"engine": "openai", "base_url": url, "limit": 8, "samples": 2}
-    settings |= {"out": out, "idle_timeout": 0.3, "concurrency": 2}
+    settings |= {"out": out, "idle_timeout": 2.0, "concurrency": 2}
     return make_options(BuildOptions, settings | changes)
 
 

@@ -8,6 +8,7 @@ import pkgutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -454,11 +455,13 @@ def test_a_killed_build_with_failures_ends_in_the_same_bytes(
     assert run(capsys, *line, str(tmp_path / "clean"))[0] == 0
     script.refuses = {"the 0th time"}
 
-    def slow(handler: openai_server.Handler) -> bool:
-        time.sleep(1.2)
+    killed = threading.Event()
+
+    def wait_for_the_kill(handler: openai_server.Handler) -> bool:
+        killed.wait(120)
         return False
 
-    script.tricks = [slow] * 4
+    script.tricks = [wait_for_the_kill] * 4
     process = subprocess.Popen(
         [sys.executable, "-m", "fsdpo_data", *line, str(out)],
         stderr=subprocess.DEVNULL,
@@ -470,6 +473,7 @@ def test_a_killed_build_with_failures_ends_in_the_same_bytes(
         time.sleep(0.02)
     process.send_signal(signal.SIGKILL)
     process.wait(60)
+    killed.set()
     script.tricks = []
     script.refuses = set()
     assert run(capsys, *line, str(out), "--resume")[0] == 0
