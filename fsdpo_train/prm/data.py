@@ -12,8 +12,13 @@ import numpy as np
 
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.dataset.step_labels import (
+    LabelKind,
+    find_label_kind,
+    infer_label_kind,
+    read_step_labels,
+)
 from fsdpo_data.engines.step_tokens import StepTokenizer
-from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.trainer.batching import TensorBatch, collate_rows, pad_rows
 from fsdpo_train.trainer.row_formats import PRM_ROWS
@@ -54,7 +59,7 @@ class PrmData:
     held_out: list[PrmRow]
     #: Numbers of ``solutions``, ``problems``, ``held_out_problems`` and ``steps``. ``positive`` is
     #: the sum of the labels. Beyond the context length are ``lost_labels``, and ``lost_solutions``
-    #: without any step left.
+    #: without any step left. ``unlabelled_solutions`` have no labels of the selected kind.
     counts: Counter[str]
 
 
@@ -63,8 +68,16 @@ def open_solutions(data: Sequence[str | Path], *, allow_benchmark: bool = False)
     return open_data(data, PRM_ROWS, allow_benchmark=allow_benchmark)
 
 
-def read_labelled_rows(data: TrainingData, config: PrmConfig) -> Iterator[LabelledRow]:
+def read_labelled_rows(
+    data: TrainingData, config: PrmConfig, counts: Counter[str]
+) -> Iterator[LabelledRow]:
     """Yield the labelled solutions that ``config`` selects, source by source.
+
+    Args:
+        data: The opened sources.
+        config: The options of the run.
+        counts: Receives the number of ``unlabelled_solutions``, which have no labels of the kind
+            that ``config`` selects.
 
     Raises:
         InputError: if a file cannot be read, or if labels and steps do not match. Also if the
@@ -74,7 +87,7 @@ def read_labelled_rows(data: TrainingData, config: PrmConfig) -> Iterator[Labell
     mixed_problems = _mixed_problems(data) if config.only_mixed else None
     problem_of_prompt: dict[str, str] = {}
     for name, source in zip(config.data, data.sources, strict=True):
-        for row in _read_source(str(name), source, config, mixed_problems):
+        for row in _read_source(str(name), source, config, mixed_problems, counts):
             if len(data.sources) > 1:
                 # Sources name a problem in different ways. Its solutions stay on one side of the
                 # split.
@@ -84,7 +97,11 @@ def read_labelled_rows(data: TrainingData, config: PrmConfig) -> Iterator[Labell
 
 
 def _read_source(
-    name: str, source: RowSource, config: PrmConfig, mixed_problems: set[str] | None
+    name: str,
+    source: RowSource,
+    config: PrmConfig,
+    mixed_problems: set[str] | None,
+    counts: Counter[str],
 ) -> Iterator[LabelledRow]:
     """Yield the labelled solutions of a source that ``config`` selects.
 
@@ -93,27 +110,36 @@ def _read_source(
         source: The source.
         config: The options of the run.
         mixed_problems: Ids of the selected problems; None for all problems.
+        counts: The counts of :func:`read_labelled_rows`.
     """
     if not source.is_dataset:
         yield from _read_file_rows(name, source, config)
         return
-    is_searched = _check_label_kind(name, source, config)
+    kind = _select_label_kind(name, source, config)
     for location, row in source.rows():
-        labels = _searched_labels(row, config) if is_searched else _step_labels(row, config.labels)
         exceeds_samples = config.samples and row["sample_index"] >= config.samples
-        if labels is None or not row["completions"] or exceeds_samples:
+        is_selected = mixed_problems is None or row["problem_id"] in mixed_problems
+        if not row["completions"] or exceeds_samples or not is_selected:
             continue
-        if mixed_problems is None or row["problem_id"] in mixed_problems:
-            yield _labelled_row(location, {**row, "labels": labels})
+        labels = read_step_labels(row, kind)
+        if labels is None:
+            counts["unlabelled_solutions"] += 1
+            continue
+        yield _labelled_row(location, {**row, "labels": labels})
 
 
-def _check_label_kind(name: str, source: RowSource, config: PrmConfig) -> bool:
-    """Return whether the labels of a dataset come from a search for the first error.
+def _select_label_kind(name: str, source: RowSource, config: PrmConfig) -> LabelKind:
+    """Return the kind of labels to read from a dataset.
 
     Raises:
         InputError: if the options ask for labels that the dataset does not have.
     """
-    is_searched = source.manifest is not None and source.manifest.labels_are_searched
+    if source.manifest is not None:
+        best_kind = find_label_kind(source.manifest)
+        is_searched = source.manifest.labels_are_searched
+    else:
+        best_kind = infer_label_kind(row for _, row in source.rows())
+        is_searched = best_kind == "first-error"
     if is_searched and config.labels == "rollouts":
         raise InputError(
             f"{name} was labelled with `search=first-error`, which continues "
@@ -129,29 +155,7 @@ def _check_label_kind(name: str, source: RowSource, config: PrmConfig) -> bool:
             field="labels",
             value=config.labels,
         )
-    return is_searched
-
-
-def _searched_labels(row: Row, config: PrmConfig) -> Sequence[float] | None:
-    """Return the step labels of a row whose labels a search has set."""
-    if config.labels == "outcome":
-        return outcome_labels(row["outcome"], len(row["completions"]))
-    if config.labels == "imported":
-        return row["step_labels"]  # type: ignore[no-any-return]
-    return row["labels"]  # type: ignore[no-any-return]
-
-
-def _step_labels(row: Row, kind: str) -> list[float] | None:
-    """Return the step labels of a dataset row, or None if the row has no labels of this kind."""
-    imported_labels = row["step_labels"]
-    if kind == "imported" or (kind == "auto" and imported_labels is not None):
-        return imported_labels  # type: ignore[no-any-return]
-    step_rollouts = row["rollouts"]
-    if kind == "outcome" or (kind == "auto" and step_rollouts is None):
-        return row["labels"]  # type: ignore[no-any-return]
-    if step_rollouts is None:
-        return None
-    return [rollouts["n_correct"] / rollouts["n"] for rollouts in step_rollouts]
+    return best_kind if config.labels == "auto" else config.labels
 
 
 def _mixed_problems(data: TrainingData) -> set[str]:

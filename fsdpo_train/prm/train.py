@@ -105,9 +105,10 @@ def train_prm(config: PrmConfig) -> PrmReport:
             label_names=["labels"],
         )
         model, tokenizer = _load_prm(config)
-        prm_data = prepare_rows(
-            read_labelled_rows(data, config), tokenizer, context_length(config, model), config
-        )
+        unlabelled = Counter[str]()
+        rows = read_labelled_rows(data, config, unlabelled)
+        prm_data = prepare_rows(rows, tokenizer, context_length(config, model), config)
+        prm_data.counts.update(unlabelled)
         _log_counts(prm_data.counts)
         trainer = _make_trainer(config, arguments, model, tokenizer, prm_data)
         run_trainer(trainer, config, identity)
@@ -323,12 +324,14 @@ def _heldout_metrics(prediction: Any, rows: Sequence[PrmRow]) -> dict[str, float
 
 
 def _log_counts(counts: Counter[str]) -> None:
-    """Log the size of the data, and the labels lost beyond the context length."""
+    """Log the size of the data, and the solutions and labels that are left out."""
     log.info(
         f"{counts['solutions']} solutions of {counts['problems']} problems, {counts['steps']} "
         f"labelled steps, {counts['positive'] / counts['steps']:.1%} right; "
         f"{counts['held_out_problems']} problems held out"
     )
+    if counts["unlabelled_solutions"]:
+        log.info(f"left out {counts['unlabelled_solutions']} solutions without labels")
     if counts["lost_labels"]:
         log.info(
             f"left out {counts['lost_labels']} labels of steps beyond the context length, and "

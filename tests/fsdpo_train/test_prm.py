@@ -6,14 +6,17 @@ import json
 import math
 import random
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from helpers import problem_set, seal_json, small_build
+from helpers import label_with_rollouts, problem_set, seal_json, small_build
 from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model
 from training import kill_at_step
@@ -23,6 +26,7 @@ import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError, UnavailableError  # noqa: E402
 from fsdpo_data.core.identity import file_sha256  # noqa: E402
+from fsdpo_data.dataset.schema import arrow_schema  # noqa: E402
 from fsdpo_data.engines.logprobs import patch_to_return_logprobs  # noqa: E402
 from fsdpo_data.engines.step_tokens import gather_at_positions  # noqa: E402
 from fsdpo_data.models.checkpoints import load_checkpoint  # noqa: E402
@@ -62,7 +66,7 @@ def config(policy: Path, data: Path, out: Path, **options: Any) -> PrmConfig:
 
 
 def labelled_rows(options: PrmConfig) -> Iterator[LabelledRow]:
-    return read_labelled_rows(open_solutions(options.data), options)
+    return read_labelled_rows(open_solutions(options.data), options, Counter())
 
 
 def prepare_data(policy: Path, data: Path, max_length: int = 256, **options: Any) -> Any:
@@ -170,30 +174,43 @@ def test_outcomes_of_a_sealed_dataset_are_labels(policy: Path, tmp_path: Path) -
 
 
 def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from fsdpo_data.dataset.schema import arrow_schema
-
     small_build(tmp_path / "run", problem_set(1))
-    file = tmp_path / "run/solutions/train-00000-of-00001.parquet"
-    rows = pq.read_table(file).to_pylist()
-    rows[0]["rollouts"] = [{"n": 8, "n_correct": 5}, {"n": 1, "n_correct": 1}]
-    old_digest = file_sha256(file)
-    pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema("solutions")), file)
-    manifest = tmp_path / "run/manifest.json"
-    edited = manifest.read_text().replace(old_digest, file_sha256(file))
-    manifest.write_text(seal_json(json.loads(edited)))
+    label_with_rollouts(tmp_path / "run", tmp_path / "labelled", n=4)
     labels = {
         kind: [
             row.labels
-            for row in labelled_rows(config(policy, tmp_path / "run", tmp_path, labels=kind))
+            for row in labelled_rows(config(policy, tmp_path / "labelled", tmp_path, labels=kind))
         ]
         for kind in ("auto", "outcome", "rollouts")
     }
-    assert labels["auto"] == [[0.625, 1.0], [0.0, 0.0], [0.0]]
     assert labels["outcome"] == [[1.0, 1.0], [0.0, 0.0], [0.0]]
-    assert labels["rollouts"] == [[0.625, 1.0]]
+    assert labels["auto"] == labels["rollouts"] == [[0.75, 1.0], [0.25, 0.0], [0.0]]
+
+
+def test_dropped_labels_are_not_replaced_by_outcomes(policy: Path, tmp_path: Path) -> None:
+    """Consensus filtering, unreadable votes and ungraded prefixes leave null in `rollouts`."""
+    small_build(tmp_path / "run", problem_set(1))
+    label_with_rollouts(tmp_path / "run", tmp_path / "labelled")
+    set_rollouts(tmp_path / "labelled", [None, [{"n": 8, "n_correct": 2}] * 2, None, None])
+    counts = Counter[str]()
+    options = config(policy, tmp_path / "labelled", tmp_path)
+    rows = list(read_labelled_rows(open_solutions(options.data), options, counts))
+    assert [row.labels for row in rows] == [[0.25, 0.25]]
+    assert counts == {"unlabelled_solutions": 2}, "the solution without a step is not counted"
+    outcomes = config(policy, tmp_path / "labelled", tmp_path, labels="outcome")
+    assert len(list(labelled_rows(outcomes))) == 3
+
+
+def set_rollouts(dataset: Path, values: list[Any]) -> None:
+    """Replace the column `rollouts` of a sealed dataset with one file of solutions."""
+    file = dataset / "solutions/train-00000-of-00001.parquet"
+    rows = pq.read_table(file).to_pylist()
+    rows = [row | {"rollouts": value} for row, value in zip(rows, values, strict=True)]
+    old_digest = file_sha256(file)
+    pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema("solutions")), file)
+    manifest = dataset / "manifest.json"
+    edited = manifest.read_text().replace(old_digest, file_sha256(file))
+    manifest.write_text(seal_json(json.loads(edited)))
 
 
 def test_soft_labels_reach_the_loss_unchanged(policy: Path, tmp_path: Path) -> None:

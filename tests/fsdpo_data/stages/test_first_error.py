@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -252,7 +253,7 @@ def test_trainers_read_labels_of_the_search_and_refuse_fractions(tmp_path: Path)
 
     def read(data: Path, kind: Any) -> list[Sequence[float]]:
         config = PrmConfig(data=data, model="tiny", out=tmp_path / "prm", labels=kind)
-        return [row.labels for row in read_labelled_rows(open_solutions([data]), config)]
+        return [row.labels for row in read_labelled_rows(open_solutions([data]), config, Counter())]
 
     assert rollouts(out)[0] == [{"n": 2, "n_correct": 1}, {"n": 1, "n_correct": 0}]
     assert read(out, "auto") == read(out, "first-error") == [[1, 0], [1, 1, 1, 1]]
