@@ -16,6 +16,7 @@ from fsdpo_data.steps.rewards import outcome_labels
 #: ``rollouts``: the fraction of correct continuations, or of a judge's votes without an error so
 #: far. ``outcome``: the outcome of the solution at every step.
 LabelKind: TypeAlias = Literal["imported", "first-error", "rollouts", "outcome"]
+RIGHT_STEP_LABEL = 0.5  #: Smallest label of a right step, where a step is either right or wrong.
 
 
 def find_label_kind(manifest: Manifest) -> LabelKind:
