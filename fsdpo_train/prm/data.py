@@ -58,8 +58,9 @@ class PrmData:
     #: Solutions of held-out problems, with label positions at the ends of steps only.
     held_out: list[PrmRow]
     #: Numbers of ``solutions``, ``problems``, ``held_out_problems`` and ``steps``. ``positive`` is
-    #: the sum of the labels. Beyond the context length are ``lost_labels``, and ``lost_solutions``
-    #: without any step left. ``unlabelled_solutions`` have no labels of the selected kind.
+    #: the sum of the labels. Beyond the context length are ``lost_labels``, and the labels of
+    #: ``lost_solutions`` that the loss needs. ``unlabelled_solutions`` have no labels of the
+    #: selected kind.
     counts: Counter[str]
 
 
@@ -240,14 +241,13 @@ def prepare_rows(
     Raises:
         InputError: if no label is left, or all training labels are 0, or all are 1.
     """
-    encoded_rows, counts = _encode_rows(
-        rows, StepTokenizer(tokenizer), max_length, last_step_only=config.last_step_only
-    )
+    encoded_rows, counts = _encode_rows(rows, StepTokenizer(tokenizer), max_length, config)
     if not encoded_rows:
         raise _unusable_data_error(
             config.data_text,
             f"no labelled step is left; {counts['lost_solutions']} solutions exceed {max_length} "
-            "tokens in their first step. Check the labels, or raise max_length.",
+            f"tokens in their {'last' if _needs_last_step(config) else 'first'} step. Check the "
+            "labels, or raise max_length.",
         )
     problems = {row.problem for row in encoded_rows}
     held_out_problems = _draw_heldout_problems(problems, config.held_out, config.seed)
@@ -277,17 +277,21 @@ def _label_every_token(row: PrmRow) -> PrmRow:
     )
 
 
+def _needs_last_step(config: PrmConfig) -> bool:
+    """Return whether a solution cannot be trained on without its last step."""
+    return config.last_step_only or config.prm_loss.reads_last_label
+
+
 def _encode_rows(
     rows: Iterable[LabelledRow],
     step_tokenizer: StepTokenizer,
     max_length: int,
-    *,
-    last_step_only: bool,
+    config: PrmConfig,
 ) -> tuple[list[PrmRow], Counter[str]]:
     """Return the tokenised rows, and the counts of :class:`PrmData`.
 
-    With ``last_step_only``, a row has the label of its last step, and counts as one step. A row
-    whose last step exceeds ``max_length`` is lost.
+    With ``last_step_only``, a row has the label of its last step, and counts as one step. If the
+    training needs the last step, a row whose last step exceeds ``max_length`` is lost.
     """
     encoded_rows: list[PrmRow] = []
     counts: Counter[str] = Counter()
@@ -299,12 +303,13 @@ def _encode_rows(
         except InputError as error:
             raise InputError(f"{row.location}: {error}") from None
         counts["lost_labels"] += encoded.truncated_steps
-        if not encoded.score_positions or (last_step_only and encoded.truncated_steps):
+        loses_last_step = _needs_last_step(config) and encoded.truncated_steps
+        if not encoded.score_positions or loses_last_step:
             counts["lost_solutions"] += 1
             continue
         label_positions = encoded.score_positions
         labels = list(row.labels[: len(label_positions)])
-        if last_step_only:
+        if config.last_step_only:
             label_positions, labels = label_positions[-1:], labels[-1:]
         encoded_row = PrmRow(
             input_ids=np.array(encoded.input_ids, np.int32),

@@ -335,5 +335,5 @@ def _log_counts(counts: Counter[str]) -> None:
     if counts["lost_labels"]:
         log.info(
             f"left out {counts['lost_labels']} labels of steps beyond the context length, and "
-            f"{counts['lost_solutions']} solutions without any step left"
+            f"{counts['lost_solutions']} solutions without a label that the loss reads"
         )

@@ -307,6 +307,25 @@ def test_labels_beyond_the_context_are_counted(
     )
 
 
+def test_a_loss_of_outcomes_leaves_out_solutions_without_their_last_step(
+    policy: Path, tmp_path: Path
+) -> None:
+    """The labels that are left would call a wrong solution right."""
+    long_row = {
+        "prompt": "p\n",
+        "completions": ["a\n", "b\n", "c\n", "x" * 400],
+        "labels": [True, True, True, False],
+    }
+    data = write_rows(tmp_path / "rows.jsonl", [long_row, *stepwise_rows(problems=2)])
+    n_solutions = len(stepwise_rows(problems=2))
+    outcomes = prepare_data(policy, data, held_out=0, loss="implicit")
+    assert outcomes.counts["solutions"] == len(outcomes.train) == n_solutions
+    assert (outcomes.counts["lost_labels"], outcomes.counts["lost_solutions"]) == (1, 1)
+    steps = prepare_data(policy, data, held_out=0)
+    assert steps.train[0].labels == [1.0, 1.0, 1.0]
+    assert (steps.counts["lost_labels"], steps.counts["lost_solutions"]) == (1, 0)
+
+
 def test_accumulation_matches_one_large_batch(policy: Path, data: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = dict(group_by_length=False, max_steps=4, log_every=4, held_out=0)
     one_pass = prm.train_prm(config(policy, data, tmp_path / "one", batch_size=16, **options))
