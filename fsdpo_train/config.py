@@ -283,7 +283,10 @@ class PrmConfig(TrainConfig):
     """Number of solutions per problem of a dataset; the first ones are used. 0 uses all solutions.
     """
     balance: bool = False
-    """Weight the steps such that right and wrong steps have the same total weight."""
+    """Weight the labels such that right and wrong ones have the same total weight in the loss.
+    These are the labels of steps, the labels of tokens with ``token`` as `label_positions`, or the
+    outcomes of solutions with ``implicit`` as `loss`.
+    """
     only_mixed: bool = False
     """Use only problems that have both correct and wrong solutions."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.05

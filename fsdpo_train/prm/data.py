@@ -239,7 +239,8 @@ def prepare_rows(
         config: The options of the run.
 
     Raises:
-        InputError: if no label is left, or all training labels are 0, or all are 1.
+        InputError: if no label is left, or all training labels that the loss reads are 0, or all
+            are 1.
     """
     encoded_rows, counts = _encode_rows(rows, StepTokenizer(tokenizer), max_length, config)
     if not encoded_rows:
@@ -254,11 +255,12 @@ def prepare_rows(
     counts.update(problems=len(problems), held_out_problems=len(held_out_problems))
     train_rows = [row for row in encoded_rows if row.problem not in held_out_problems]
     held_out_rows = [row for row in encoded_rows if row.problem in held_out_problems]
-    labels = [label for row in train_rows for label in row.labels]
+    labels = [label for row in train_rows for label in _labels_of_loss(row, config)]
     if len(set(labels)) < 2 and labels[0] in (0, 1):
+        labels_text = "outcomes" if config.prm_loss.reads_last_label else "step labels"
         raise _unusable_data_error(
             config.data_text,
-            f"all {len(labels)} step labels are {'right' if labels[0] else 'wrong'} "
+            f"all {len(labels)} {labels_text} are {'right' if labels[0] else 'wrong'} "
             f"({labels[0]:g}), so there is nothing to learn; {len(held_out_problems)} problems are "
             "held out. Sample problems that the model solves only sometimes.",
         )
@@ -340,12 +342,25 @@ def _draw_heldout_problems(problems: set[str], fraction: float, seed: int) -> se
     return set(hashed_order[:count])
 
 
-def class_weights(rows: Iterable[PrmRow]) -> tuple[float, float]:
-    """Return weights of (wrong, right) steps with equal class totals and a mean weight of 1."""
-    labels = [label for row in rows for label in row.labels]
-    n_right = math.fsum(labels)
-    n_wrong = len(labels) - n_right
-    return len(labels) / (2 * n_wrong), len(labels) / (2 * n_right)
+def _labels_of_loss(row: PrmRow, config: PrmConfig) -> Sequence[float]:
+    """Return the labels of a row that the loss reads."""
+    return row.labels[-1:] if config.prm_loss.reads_last_label else row.labels
+
+
+def class_weights(rows: Iterable[PrmRow], config: PrmConfig) -> tuple[float, float]:
+    """Return weights of (wrong, right) labels with equal class totals and a mean weight of 1.
+
+    The totals are over the labels that the loss reads, each with its share of the loss: with the
+    reduction ``mean``, the labels of a solution share a total of 1.
+    """
+    total = 0.0
+    n_right = 0.0
+    for row in rows:
+        labels = _labels_of_loss(row, config)
+        share = 1 / len(labels) if config.loss_reduction == "mean" else 1.0
+        total += share * len(labels)
+        n_right += share * math.fsum(labels)
+    return total / (2 * (total - n_right)), total / (2 * n_right)
 
 
 def collate_solutions(rows: Sequence[PrmRow], pad_id: int) -> TensorBatch:

@@ -156,7 +156,7 @@ def _make_trainer(
     trainer_class = ImplicitTrainer if trains_policy else PrmTrainer
     no_labels = [IGNORE_LABEL] * len(data.train[0].labels)
     return trainer_class(
-        class_weights(data.train) if config.balance else None,
+        class_weights(data.train, config) if config.balance else None,
         config,
         share_prompt,
         model=add_lora_adapters(model, config.lora, "CAUSAL_LM" if trains_policy else "TOKEN_CLS"),
@@ -188,7 +188,7 @@ class PrmTrainer(StageTrainer):
     """A trainer for step rewards.
 
     Args:
-        weights: Loss weights of (wrong, right) steps, or None for equal weights.
+        weights: Loss weights of (wrong, right) labels, or None for equal weights.
         config: The options of the run.
         share_prompt: Whether the model computes a prompt once for neighbouring solutions.
         **options: Arguments of ``transformers.Trainer``.

@@ -274,15 +274,44 @@ def test_only_mixed_keeps_problems_with_right_and_wrong_solutions(
     assert list(labelled_rows(wrong)) == []
 
 
-def test_balance_gives_both_labels_the_same_total_weight(policy: Path, tmp_path: Path) -> None:
-    rows = stepwise_rows()
-    rows = [row for i, row in enumerate(rows) if row["labels"][0] or i % 5 == 0]
-    ready = prepare_data(policy, write_rows(tmp_path / "r.jsonl", rows), held_out=0)
-    labels = [label for row in ready.train for label in row.labels]
-    wrong, right = class_weights(ready.train)
-    n_right = sum(labels)
-    assert right * n_right == pytest.approx(wrong * (len(labels) - n_right))
-    assert right * n_right + wrong * (len(labels) - n_right) == pytest.approx(len(labels))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"loss_reduction": "mean"},
+        {"label_positions": "token"},
+        {"label_positions": "token", "loss_reduction": "mean"},
+        {"last_step_only": True},
+        {"loss": "implicit"},
+        {"loss": "implicit", "label_positions": "token"},
+    ],
+)
+def test_balance_gives_both_classes_the_same_total_in_the_loss(
+    options: dict[str, Any], policy: Path, tmp_path: Path
+) -> None:
+    """At logit 0, every label has the same loss, so the loss of a class is its total weight."""
+    rows = [row for i, row in enumerate(stepwise_rows()) if row["labels"][0] or i % 5 == 0]
+    rows.append({"prompt": "p\n", "completions": ["a\n", "b"], "labels": [True, False]})
+    data = write_rows(tmp_path / "r.jsonl", rows)
+    ready = prepare_data(policy, data, held_out=0, **options)
+    run_config = config(policy, data, tmp_path, **options)
+    batch = collate_solutions(ready.train, 0)
+    label_BK = batch["labels"]
+    mask_BK = label_BK != IGNORE_LABEL
+    wrong, right = class_weights(ready.train, run_config)
+
+    def loss(weights: tuple[float, float]) -> float:
+        logit_BK = torch.zeros(label_BK.shape)
+        function = run_config.prm_loss.function
+        return function(
+            logit_BK, label_BK, mask_BK, config=run_config, class_weights=weights
+        ).item()
+
+    assert loss((wrong, 0.0)) == pytest.approx(loss((0.0, right)))
+    assert loss((wrong, right)) == pytest.approx(loss((1.0, 1.0)))
+
+
+def test_a_soft_label_mixes_the_weights_of_both_classes() -> None:
     label_BK = torch.tensor([[1.0, 0.25]])
     logit_BK = torch.zeros(1, 2)
     mask_BK = torch.ones(1, 2, dtype=torch.bool)
@@ -425,6 +454,16 @@ def test_one_class_is_refused(policy: Path, tmp_path: Path, labels: bool, kind: 
     with pytest.raises(InputError, match=f"step labels are {kind}, so there is nothing to learn"):
         prm.train_prm(config(policy, write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "prm"))
     assert not (tmp_path / "prm").exists()
+
+
+def test_one_class_of_outcomes_is_refused_by_a_loss_of_outcomes(
+    policy: Path, tmp_path: Path
+) -> None:
+    rows = [{"prompt": f"{i}\n", "completions": ["a\n", "b"], "labels": [0, 1]} for i in range(3)]
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    with pytest.raises(InputError, match="all 3 outcomes are right"):
+        prepare_data(policy, data, held_out=0, loss="implicit")
+    assert len(prepare_data(policy, data, held_out=0).train) == 3
 
 
 @pytest.mark.parametrize("balance", [True, False])
