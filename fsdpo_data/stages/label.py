@@ -150,7 +150,8 @@ def add_rollouts(grade_continuations: ContinuationGrader, table: pa.Table) -> pa
 def _add_counts(solution: Solution, counts: Mapping[PrefixKey, Mapping[str, int]]) -> Solution:
     """Return a solution with the counts of its steps, if every step has graded continuations."""
     if solution.labels is None:
-        return solution
+        # An earlier stage may have left counts of a judge, which reads ungraded solutions, too.
+        return replace(solution, rollouts=None)
     prefixes = step_prefixes(solution.prompt, solution.completions)
     step_counts = [counts[solution.problem_id, prefix.id] for prefix in prefixes]
     # Labels of only some of the steps would mislead, so the solution gets none.
