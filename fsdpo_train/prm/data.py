@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -48,6 +48,10 @@ class PrmRow(CompletionRow):
     labels: Sequence[float]  #: The label at each position.
     problem: str = ""  #: Id of the problem.
     is_correct: bool = False  #: Whether the label of the last step is at least 0.5.
+
+    def without_loss(self) -> Self:
+        """Return the row with labels that the losses ignore."""
+        return replace(self, labels=[IGNORE_LABEL] * len(self.labels))
 
 
 @dataclass(slots=True)

@@ -154,14 +154,13 @@ def _make_trainer(
     elif share_prompt:
         accept_prefix_trees(model)
     trainer_class = ImplicitTrainer if trains_policy else PrmTrainer
-    no_labels = [IGNORE_LABEL] * len(data.train[0].labels)
     return trainer_class(
         class_weights(data.train, config) if config.balance else None,
         config,
         share_prompt,
         model=add_lora_adapters(model, config.lora, "CAUSAL_LM" if trains_policy else "TOKEN_CLS"),
         args=arguments,
-        train_dataset=pad_to_world_size(pack_rows(data.train, config), arguments, labels=no_labels),
+        train_dataset=pad_to_world_size(pack_rows(data.train, config), arguments),
         eval_dataset=data.held_out or None,
         processing_class=tokenizer,
         data_collator=lambda batch: collate_solutions(batch, tokenizer.pad_token_id),
