@@ -100,7 +100,7 @@ def read_prm800k(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     A rating of 0 (neutral) counts as right, as in *Let's Verify Step by Step*; the output also
     keeps the ratings. A step by a human is right. The shared steps before an alternative appear
     once per alternative, so they have more weight in training. A chosen step without a rating ends
-    the chain before it.
+    the chain before it, and so does a step without a choice.
     """
     question = fields["question"]
     problem = question["problem"]
@@ -110,9 +110,7 @@ def read_prm800k(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
         alternatives, next_step = _split_completions(step)
         for alternative in alternatives:
             yield _solution_from_ratings(problem, answer, [*chain, alternative])
-        if next_step is None:
-            return
-        if next_step.rating is None:
+        if next_step is None or next_step.rating is None:
             if alternatives:
                 return  # they contain the rated steps
             break

@@ -162,6 +162,10 @@ def test_math_shepherd_as_published(shared: Path, tmp_path: Path) -> None:
     assert not any(row["labels"][-1] for row in rows)  # all seven end wrong
 
 
+def has_rating(step: dict[str, Any]) -> bool:
+    return any(completion["rating"] is not None for completion in step["completions"] or [])
+
+
 def test_prm800k_as_published(shared: Path, tmp_path: Path) -> None:
     source = shared / "data/stepwise/openr/samples_prm800k.jsonl"
     result, rows = run_import(source, "prm800k", tmp_path / "rows.jsonl")
@@ -179,6 +183,7 @@ def test_prm800k_as_published(shared: Path, tmp_path: Path) -> None:
     ends = sum(
         row["label"]["steps"][-1]["chosen_completion"] is not None
         or row["label"]["steps"][-1]["human_completion"] is not None
+        or not has_rating(row["label"]["steps"][-1])  # the rater gave up
         for row in published
     )
     assert result.rows == rated - followed + ends
@@ -203,6 +208,7 @@ def prm800k_step(*ratings: int | None, chosen: int | None = 0) -> dict[str, Any]
         (prm800k_step(None), [[1, 0]]),
         (prm800k_step(None, -1), [[1, 0, -1]]),
         (prm800k_step(-1, chosen=None), [[1, 0, -1]]),
+        (prm800k_step(None, chosen=None), [[1, 0]]),
         (prm800k_step(1, -1), [[1, 0, -1], [1, 0, 1]]),
     ],
 )
