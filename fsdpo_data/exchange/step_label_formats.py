@@ -240,7 +240,8 @@ def _split_turns(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 def read_math_aps(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     """Read MATH-APS (OmegaPRM), as a tree or as a flat list of prefixes.
 
-    Each leaf of the tree gives one solution, with the Monte-Carlo value of each piece as label.
+    Each leaf of the tree gives one solution, with the Monte-Carlo value of each piece as label. The
+    search splits a text at any word, so pieces join inside sentences, too, and stay unchanged.
     """
     question = fields["question"]
     answer = str(fields["final_answer"])
@@ -255,7 +256,29 @@ def read_math_aps(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
         labels = [*parent_labels, _parse_label(node["mc_value"])]
         queue += [(child, steps, labels) for child in node["children"]]
         if not node["children"]:
-            yield _labelled_solution(question, steps, labels, answer)
+            joined_steps = _join_pieces(steps)
+            yield RecordedResponse(
+                gold=answer,
+                response="".join(joined_steps),
+                correct=None,
+                question=question,
+                steps=joined_steps,
+                step_labels=tuple(labels),
+            )
+
+
+def _join_pieces(pieces: Sequence[str]) -> tuple[str, ...]:
+    """Return the pieces of a text as steps.
+
+    A line end separates two pieces without white space between them: published trees lack it.
+    """
+    first_piece, *later_pieces = pieces
+    steps = [first_piece.lstrip()]  # the prompt separates the question
+    for piece in later_pieces:
+        if not steps[-1][-1:].isspace() and not piece[:1].isspace():
+            steps[-1] += "\n"
+        steps.append(piece)
+    return tuple(steps)
 
 
 def _build_tree(question: str, prefixes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

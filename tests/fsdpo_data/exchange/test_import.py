@@ -496,6 +496,19 @@ def test_published_step_labels(shared: Path, tmp_path: Path) -> None:
         assert (result.read, len(rows), *steps, len(result.quarantined)) == expected, source_name
 
 
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_pieces_of_math_aps_join_inside_sentences(tmp_path: Path, is_flat: bool) -> None:
+    pieces = ["We get 2 +", " 3 = 5.", "\n\n So it is 5."]
+    steps: Any = tree("q", 1, tree(pieces[0], 1, tree(pieces[1], 1, tree(pieces[2], 1))))
+    if is_flat:
+        ends = [0, 1, 2, 3]
+        texts = ["q" + "\n\n" * bool(end) + "".join(pieces[:end]) for end in ends]
+        steps = [{"solution_prefix": text, "mc_value": 1} for text in texts]
+    source = write(tmp_path / "source.jsonl", {**APS, "question": "q", "reasoning_steps": steps})
+    _, [row] = run_import(source, "math-aps", tmp_path / "rows.jsonl")
+    assert row["completions"] == pieces
+
+
 def test_every_leaf_of_a_published_tree_is_a_solution(shared: Path, tmp_path: Path) -> None:
     """In the flat format, a leaf is a prefix that no other prefix extends."""
     flat = lines(shared / "data/stepwise/openr/samples_math-aps.jsonl")
