@@ -253,8 +253,9 @@ class PrmConfig(TrainConfig):
     """``outcome``: the outcome of the solution at every step (N=1). ``rollouts``: the fraction of
     correct continuations of each step, or of a judge's votes (N>1). ``first-error``: right before
     the first error that ``label --search first-error`` found, wrong from there on. ``imported``:
-    the labels of ``fsdpo-data import``. ``auto``: imported labels if the solution has them, else
-    labels of a search, else rollouts, else outcomes.
+    the labels of ``fsdpo-data import``. ``auto``: imported labels if the dataset has them, else
+    labels of a search, else rollouts, else outcomes. Solutions without labels of this kind are left
+    out, and counted.
     """
     loss: Annotated[str, Option(choices=PRM_LOSSES, panel=_LOSS)] = "bce"
     """Name of the loss."""
@@ -282,7 +283,10 @@ class PrmConfig(TrainConfig):
     """Number of solutions per problem of a dataset; the first ones are used. 0 uses all solutions.
     """
     balance: bool = False
-    """Weight the steps such that right and wrong steps have the same total weight."""
+    """Weight the labels such that right and wrong ones have the same total weight in the loss.
+    These are the labels of steps, the labels of tokens with ``token`` as `label_positions`, or the
+    outcomes of solutions with ``implicit`` as `loss`.
+    """
     only_mixed: bool = False
     """Use only problems that have both correct and wrong solutions."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.05

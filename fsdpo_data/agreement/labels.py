@@ -6,23 +6,25 @@ from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.step_labels import LabelKind, find_label_kind, read_step_labels
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.stages.label_records import LabelRecord
 
+#: The kinds of labels, and the rewards of a reward model.
+ScoreKind: TypeAlias = LabelKind | Literal["rewards"]
 #: Kinds of labels: the name in ``DATA:LABELS``, and the column of solutions that has them.
-LABEL_COLUMNS = {
+LABEL_COLUMNS: dict[ScoreKind, str] = {
     "imported": "step_labels",
     "first-error": "labels",
     "rollouts": "rollouts",
     "rewards": "step_rewards",
-    "outcome": "labels",
+    "outcome": "outcome",
 }
 #: Threshold of labels and of votes. A step is right from this value on.
 DEFAULT_THRESHOLD = 0.5
@@ -34,13 +36,16 @@ class LabellerName(NamedTuple):
     """A dataset, and the kind of its labels."""
 
     path: Path  #: Directory of the dataset.
-    kind: str | None  #: A key of :data:`LABEL_COLUMNS`; None for the best labels of the dataset.
+    kind: (
+        ScoreKind | None
+    )  #: A key of :data:`LABEL_COLUMNS`; None for the best labels of the dataset.
 
     @classmethod
     def parse(cls, text: str) -> LabellerName:
         """Parse ``DATA`` or ``DATA:LABELS``."""
-        path, separator, kind = text.rpartition(":")
-        if separator and kind in LABEL_COLUMNS and not Path(text).exists():
+        path, separator, name = text.rpartition(":")
+        kind = next((kind for kind in LABEL_COLUMNS if kind == name), None)
+        if separator and kind is not None and not Path(text).exists():
             return cls(Path(path), kind)
         return cls(Path(text), None)
 
@@ -96,7 +101,7 @@ def read_labeller(
         if not scores:
             continue
         if kind == "rollouts":
-            vote_counts |= {counts["n"] for counts in row["value"][:-1]}
+            vote_counts |= {counts["n"] for counts in row["rollouts"][:-1]}
         key: Hashable = row["solution_id"]
         if match == "text":
             texts = _text_key(row)
@@ -119,24 +124,19 @@ def read_labeller(
     return Labeller(f"{path}:{kind}", threshold, solutions, votes)
 
 
-def _best_kind(manifest: Manifest) -> str:
-    """Return the most specific labels of a dataset, as trainers do."""
-    if manifest.is_written("step_labels"):
-        return "imported"
-    if manifest.labels_are_searched:
-        return "first-error"
-    if manifest.is_written("rollouts"):
-        return "rollouts"
-    return "rewards" if manifest.is_written("step_rewards") else "outcome"
+def _best_kind(manifest: Manifest) -> ScoreKind:
+    """Return the labels that trainers read, or step rewards if these labels are outcomes."""
+    kind = find_label_kind(manifest)
+    if kind == "outcome" and manifest.is_written("step_rewards"):
+        return "rewards"
+    return kind
 
 
 def _read_rows(path: Path, manifest: Manifest, column: str) -> list[dict[str, Any]]:
     """Return the solutions with a value in ``column``, with their texts, problem and source."""
     problems = scan_rows("problems", manifest.config_paths(path, "problems"))
     solutions = scan_rows("solutions", manifest.config_paths(path, "solutions"))
-    rows = solutions.select(
-        "solution_id", "problem_id", "completions", "outcome", pl.col(column).alias("value")
-    ).drop_nulls("value")
+    rows = solutions.select("solution_id", "problem_id", "completions", column).drop_nulls(column)
     columns = problems.select("problem_id", "source", "question")
     return collect_rows(rows.join(columns, on="problem_id", how="left")).to_dicts()
 
@@ -146,15 +146,8 @@ def _text_key(row: dict[str, Any]) -> tuple[str, ...]:
     return tuple(" ".join(text.split()) for text in (row["question"], *row["completions"]))
 
 
-def _scores(row: dict[str, Any], kind: str) -> list[float] | None:
+def _scores(row: dict[str, Any], kind: ScoreKind) -> list[float] | None:
     """Return the score of each step; None if a step has none."""
-    values = row["value"]
-    if kind == "outcome":
-        return [float(row["outcome"] == "correct")] * len(values)
-    if kind == "rollouts":
-        if any(counts is None for counts in values):
-            return None
-        return [counts["n_correct"] / counts["n"] for counts in values]
-    if any(value is None for value in values):
-        return None
-    return [float(value) for value in values]
+    if kind == "rewards":
+        return row["step_rewards"]  # type: ignore[no-any-return]
+    return read_step_labels(row, kind)

@@ -15,6 +15,12 @@ from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
+from fsdpo_data.dataset.step_labels import (
+    RIGHT_STEP_LABEL,
+    LabelKind,
+    find_label_kind,
+    read_step_labels,
+)
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.exchange.export_formats import ExportFormat, NotExportableError, Row, unique_rows
 from fsdpo_data.exchange.formats import export_formats
@@ -129,7 +135,12 @@ def _convert_rows(
 
 
 def read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a config with their problem and model, one file in memory at a time."""
+    """Yield the rows of a config with their problem and model, one file in memory at a time.
+
+    ``labels`` of a solution tells which steps are right, by the most specific step labels of the
+    dataset; None if the solution has no such labels.
+    """
+    label_kind = find_label_kind(manifest)
     problems = collect_rows(
         scan_rows("problems", manifest.config_paths(root, "problems")).select(
             "problem_id", question="question", source="source", gold="answer"
@@ -140,6 +151,15 @@ def read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str,
         frame = collect_rows(scan_rows(config, [file])).with_columns(model)
         joined = frame.join(problems, on="problem_id", how="left", maintain_order="left")
         for row in joined.iter_rows(named=True):
-            if config == "solutions" and row["labels"] is None:
-                row["labels"] = row["step_labels"]
+            if config == "solutions":
+                row["labels"] = _right_steps(row, label_kind)
             yield row
+
+
+def _right_steps(solution: Row, label_kind: LabelKind) -> list[bool] | None:
+    """Return whether each step is right; None without labels.
+
+    The labels are never fractions, because TRL and Axolotl read a fraction below 1 as 0.
+    """
+    labels = read_step_labels(solution, label_kind)
+    return None if labels is None else [label >= RIGHT_STEP_LABEL for label in labels]

@@ -33,8 +33,8 @@ class ExportFormat:
     file_name: str  #: Output file: a ``.json`` file is one list, a ``.jsonl`` file has JSON lines.
     used_with: str  #: Tools that read the file, with their flags.
     drops: str  #: Data that the format cannot store, so that an import does not restore them.
-    #: Converts a row of the config, with the added columns ``question``, ``gold``, ``source`` and
-    #: ``model``. Returns the exported row, or further values for the placeholders of ``row``.
+    #: Converts a row of :func:`~fsdpo_data.exchange.export.read_rows`. Returns the exported row, or
+    #: further values for the placeholders of ``row``.
     converter: Callable[[Row], Row] | None = None
     #: The exported row, with a placeholder ``{column}`` for each value. Empty if ``converter``
     #: returns the exported row.
@@ -130,7 +130,7 @@ def compute_processbench_values(row: Row) -> Row:
 def _labelled_steps(row: Row) -> list[tuple[str, bool]]:
     """Return each step, without surrounding white space, and whether its label means right."""
     steps = [step.strip() for step in row["completions"]]
-    return [(step, label >= 0.5) for step, label in zip(steps, row["labels"], strict=True)]
+    return list(zip(steps, row["labels"], strict=True))
 
 
 def convert_to_step_dpo(row: Row) -> Row:

@@ -100,7 +100,7 @@ def read_prm800k(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     A rating of 0 (neutral) counts as right, as in *Let's Verify Step by Step*; the output also
     keeps the ratings. A step by a human is right. The shared steps before an alternative appear
     once per alternative, so they have more weight in training. A chosen step without a rating ends
-    the chain before it.
+    the chain before it, and so does a step without a choice.
     """
     question = fields["question"]
     problem = question["problem"]
@@ -110,9 +110,7 @@ def read_prm800k(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
         alternatives, next_step = _split_completions(step)
         for alternative in alternatives:
             yield _solution_from_ratings(problem, answer, [*chain, alternative])
-        if next_step is None:
-            return
-        if next_step.rating is None:
+        if next_step is None or next_step.rating is None:
             if alternatives:
                 return  # they contain the rated steps
             break
@@ -242,7 +240,8 @@ def _split_turns(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 def read_math_aps(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     """Read MATH-APS (OmegaPRM), as a tree or as a flat list of prefixes.
 
-    Each leaf of the tree gives one solution, with the Monte-Carlo value of each piece as label.
+    Each leaf of the tree gives one solution, with the Monte-Carlo value of each piece as label. The
+    search splits a text at any word, so pieces join inside sentences, too, and stay unchanged.
     """
     question = fields["question"]
     answer = str(fields["final_answer"])
@@ -257,7 +256,29 @@ def read_math_aps(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
         labels = [*parent_labels, _parse_label(node["mc_value"])]
         queue += [(child, steps, labels) for child in node["children"]]
         if not node["children"]:
-            yield _labelled_solution(question, steps, labels, answer)
+            joined_steps = _join_pieces(steps)
+            yield RecordedResponse(
+                gold=answer,
+                response="".join(joined_steps),
+                correct=None,
+                question=question,
+                steps=joined_steps,
+                step_labels=tuple(labels),
+            )
+
+
+def _join_pieces(pieces: Sequence[str]) -> tuple[str, ...]:
+    """Return the pieces of a text as steps.
+
+    A line end separates two pieces without white space between them: published trees lack it.
+    """
+    first_piece, *later_pieces = pieces
+    steps = [first_piece.lstrip()]  # the prompt separates the question
+    for piece in later_pieces:
+        if not steps[-1][-1:].isspace() and not piece[:1].isspace():
+            steps[-1] += "\n"
+        steps.append(piece)
+    return tuple(steps)
 
 
 def _build_tree(question: str, prefixes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:

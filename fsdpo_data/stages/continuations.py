@@ -64,12 +64,22 @@ class Prefix(NamedTuple):
     text: str  #: The prompt and the steps, joined.
 
 
+#: Key of the counts of a prefix: the ids of the problem and of the prefix. Problems with the same
+#: question share continuations, but may have different gold answers.
+PrefixKey: TypeAlias = tuple[str, str]
+
+
 class SolutionPrefix(NamedTuple):
     """A prefix of the solutions of a problem."""
 
     prefix_id: str  #: Id of the prefix.
     problem_id: str  #: Id of the problem, which has the gold answer.
     prompt: str  #: The prompt, without the steps of the prefix.
+
+    @property
+    def key(self) -> PrefixKey:
+        """The key of the prefix's counts."""
+        return self.problem_id, self.prefix_id
 
 
 class GradedContinuation(NamedTuple):

@@ -39,6 +39,7 @@ from fsdpo_data.stages.continuations import (
     ContinuationGrader,
     ContinuationSampler,
     Prefix,
+    PrefixKey,
     SolutionPrefix,
     count_correct,
     list_step_prefixes,
@@ -106,7 +107,7 @@ class _Search:
     """The answers of a search: the counts of the prefixes that were continued."""
 
     run: RunDir  #: The continuations.
-    counts: dict[str, StepCount] = field(default_factory=dict)  #: Counts by id of the prefix.
+    counts: dict[PrefixKey, StepCount] = field(default_factory=dict)  #: Counts of the prefixes.
 
     def list_requests(
         self, files: Sequence[Path], prompts: Container[str] | None
@@ -122,42 +123,43 @@ class _Search:
             if prompts is not None and prompt not in prompts:
                 continue
             texts = list(accumulate(row["completions"], initial=prompt))
-            length = self._walk(texts).state.next_length
+            length = self._walk(row["problem_id"], texts).state.next_length
             if length is None:
                 continue
             prefix = Prefix(prefix_id(texts[length]), texts[length])
+            solution_prefix = SolutionPrefix(prefix.id, row["problem_id"], prompt)
             # The outcomes of its continuations may all be unknown. The search then ends there.
-            if prefix.id not in self.counts:
-                yield _Request(prefix, SolutionPrefix(prefix.id, row["problem_id"], prompt))
+            if solution_prefix.key not in self.counts:
+                yield _Request(prefix, solution_prefix)
 
     def grade(self, grade_continuations: ContinuationGrader, requests: Iterable[_Request]) -> None:
         """Grade the continuations of the requested prefixes, and add their counts."""
         # The requests depend on the counts, so new counts wait until all requests are read.
-        new_counts: dict[str, StepCount] = {}
+        new_counts: dict[PrefixKey, StepCount] = {}
         solution_prefixes = (request.solution_prefix for request in requests)
         while batch := list(islice(solution_prefixes, PREFIX_BATCH_ROWS)):
             prefixes = [
                 prefix
-                for prefix in {prefix.prefix_id: prefix for prefix in batch}.values()
-                if prefix.prefix_id not in new_counts
+                for prefix in {prefix.key: prefix for prefix in batch}.values()
+                if prefix.key not in new_counts
             ]
             for prefix, continuations in zip(prefixes, grade_continuations(prefixes), strict=True):
-                new_counts[prefix.prefix_id] = count_correct(continuations)
+                new_counts[prefix.key] = count_correct(continuations)
         self.counts.update(new_counts)
 
     def add_labels(self, table: pa.Table) -> pa.Table:
         """Return a table of solutions with the labels and the counts of the search."""
-        columns = table.select(["prompt", "completions", "outcome"])
+        columns = table.select(["problem_id", "prompt", "completions", "outcome"])
         step_labels = [self._label_steps(**row) for row in columns.to_pylist()]
         table = replace_column(table, "labels", [item.labels for item in step_labels])
         return replace_column(table, "rollouts", [item.rollouts for item in step_labels])
 
-    def _walk(self, texts: Sequence[str]) -> _Walk:
+    def _walk(self, problem_id: str, texts: Sequence[str]) -> _Walk:
         """Search a wrong solution, whose prefix of i steps is ``texts[i]``."""
         counts_by_length: dict[int, StepCount] = {}
 
         def is_right(length: int) -> bool | None:
-            counts = self.counts.get(prefix_id(texts[length]))
+            counts = self.counts.get((problem_id, prefix_id(texts[length])))
             if not counts or not counts["n"]:
                 return None
             counts_by_length[length] = counts
@@ -166,7 +168,7 @@ class _Search:
         return _Walk(find_first_error(len(texts) - 1, is_right), counts_by_length)
 
     def _label_steps(
-        self, prompt: str, completions: Sequence[str], outcome: Outcome
+        self, problem_id: str, prompt: str, completions: Sequence[str], outcome: Outcome
     ) -> _StepLabels:
         """Return the labels and the counts of a solution."""
         n_steps = len(completions)
@@ -178,7 +180,7 @@ class _Search:
         rollouts[-1] = {"n": 1, "n_correct": int(outcome == "correct")}
         if outcome == "correct":
             return _StepLabels(labels=[True] * n_steps, rollouts=rollouts)
-        walk = self._walk(list(accumulate(completions, initial=prompt)))
+        walk = self._walk(problem_id, list(accumulate(completions, initial=prompt)))
         first_error = walk.state.first_error
         if first_error is None:
             return _StepLabels()

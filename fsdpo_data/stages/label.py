@@ -46,6 +46,7 @@ from fsdpo_data.stages.continuations import (
     ContinuationGrader,
     ContinuationOptions,
     ContinuationSampler,
+    PrefixKey,
     SolutionPrefix,
     count_correct,
     list_step_prefixes,
@@ -132,13 +133,12 @@ class LabelStage(Stage):
 def add_rollouts(grade_continuations: ContinuationGrader, table: pa.Table) -> pa.Table:
     """Return the solutions of a file with the counts (n, n_correct) of their steps."""
     solutions = [Solution(**row) for row in restore_outcome_labels(table).to_pylist()]
-    prefixes: dict[str, SolutionPrefix] = {}
+    prefixes: dict[PrefixKey, SolutionPrefix] = {}
     for solution in solutions:
         if solution.labels is not None:
-            for prefix in step_prefixes(solution.prompt, solution.completions):
-                prefixes[prefix.id] = SolutionPrefix(
-                    prefix.id, solution.problem_id, solution.prompt
-                )
+            for step_prefix in step_prefixes(solution.prompt, solution.completions):
+                prefix = SolutionPrefix(step_prefix.id, solution.problem_id, solution.prompt)
+                prefixes[prefix.key] = prefix
     graded_prefixes = grade_continuations(list(prefixes.values()))
     counts = {
         key: count_correct(continuations)
@@ -147,12 +147,13 @@ def add_rollouts(grade_continuations: ContinuationGrader, table: pa.Table) -> pa
     return to_table("solutions", (_add_counts(solution, counts) for solution in solutions))
 
 
-def _add_counts(solution: Solution, counts: Mapping[str, Mapping[str, int]]) -> Solution:
+def _add_counts(solution: Solution, counts: Mapping[PrefixKey, Mapping[str, int]]) -> Solution:
     """Return a solution with the counts of its steps, if every step has graded continuations."""
     if solution.labels is None:
-        return solution
+        # An earlier stage may have left counts of a judge, which reads ungraded solutions, too.
+        return replace(solution, rollouts=None)
     prefixes = step_prefixes(solution.prompt, solution.completions)
-    step_counts = [counts[prefix.id] for prefix in prefixes]
+    step_counts = [counts[solution.problem_id, prefix.id] for prefix in prefixes]
     # Labels of only some of the steps would mislead, so the solution gets none.
     if not all(count["n"] for count in step_counts):
         return replace(solution, rollouts=None)

@@ -28,7 +28,8 @@ def label_stats(files: list[Path], *, is_searched: bool) -> LabelStats:
             the label of a step is its fraction of correct continuations, rounded to compare it
             with the outcome label.
     """
-    solutions = scan_rows("solutions", files).filter(pl.col("rollouts").is_not_null())
+    has_labels = pl.col("rollouts").is_not_null() & pl.col("labels").is_not_null()
+    solutions = scan_rows("solutions", files).filter(has_labels)
     if is_searched:
         is_correct = pl.col("outcome") == "correct"
         steps = solutions.select("labels", is_correct=is_correct).explode("labels").drop_nulls()

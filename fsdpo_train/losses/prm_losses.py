@@ -53,6 +53,9 @@ class PrmLoss:
     #: Whether the model stays a policy. Its logit is then β·log π/π_ref, relative to the start
     #: model. Otherwise the model gets a reward head.
     trains_policy: bool = False
+    #: Whether the loss reads only the last label of a solution, its outcome. A solution whose last
+    #: step exceeds the context length then has no label to train on.
+    reads_last_label: bool = False
 
     @property
     def description(self) -> str:
@@ -214,5 +217,6 @@ PRM_LOSSES.register(
         function=_outcome_bce,
         options=("beta", "loss_reduction", "balance"),
         trains_policy=True,
+        reads_last_label=True,
     )
 )

@@ -38,8 +38,9 @@ def preference_loss(
         - ``rewards/accuracies``: fraction of pairs with a positive margin. A tie counts half.
         - ``kl``: KL divergence from the reference to the policy, in nats per solution. The estimate
           assumes that the solutions are samples of the reference. NaN without a reference.
-        - ``alpha_entropy``: entropy of the step weights, 1 if they are uniform. NaN if every
-          solution has a single step, or the loss uses no step rewards.
+        - ``alpha_entropy``: entropy of the step weights, 1 if they are uniform, and 0 if one step
+          has all the weight. NaN if every solution has a single step, or the loss uses no step
+          rewards.
     """
     chosen_P = solutions.chosen_P
     rejected_P = solutions.rejected_P
@@ -70,9 +71,7 @@ def preference_loss(
         "rewards/accuracies": ((margin_P > 0) + 0.5 * (margin_P == 0)).float().mean(),
         "kl": -ratio_S.mean() if loss.uses_reference else not_available,
         "alpha_entropy": (
-            _relative_entropy(step_weights(*solutions.masked_rewards(), spec.gamma, sign=1))
-            if loss.uses_rewards
-            else not_available
+            _alpha_entropy(solutions, spec.gamma) if loss.uses_rewards else not_available
         ),
     }
     return value, metrics
@@ -117,11 +116,22 @@ def _token_weights(
     return weight_ST.masked_fill(solutions.step_ST < 0, 0)
 
 
-def _relative_entropy(alpha_SK: Tensor) -> Tensor:
+def _alpha_entropy(solutions: SolutionBatch, gamma: float) -> Tensor:
+    """Return the mean relative entropy of the step weights over chosen and rejected solutions."""
+    reward_SK, mask_SK = solutions.masked_rewards()
+    chosen_S = solutions.chosen_P.unique()
+    rejected_S = solutions.rejected_P.unique()
+    chosen_SK = step_weights(reward_SK[chosen_S], mask_SK[chosen_S], gamma, sign=1)
+    rejected_SK = step_weights(reward_SK[rejected_S], mask_SK[rejected_S], gamma, sign=-1)
+    solution_S = torch.cat((chosen_S, rejected_S))
+    return _relative_entropy(torch.cat((chosen_SK, rejected_SK)), mask_SK[solution_S])
+
+
+def _relative_entropy(alpha_SK: Tensor, mask_SK: Tensor) -> Tensor:
     """Return the mean entropy of the rows, each divided by the entropy of uniform weights.
 
     Rows with a single step are skipped, because their entropy is always zero.
     """
     entropy_S = torch.special.entr(alpha_SK).sum(-1)
-    max_entropy_S = (alpha_SK > 0).sum(-1).log()
+    max_entropy_S = mask_SK.sum(-1).to(alpha_SK.dtype).log()
     return (entropy_S / max_entropy_S)[max_entropy_S > 0].mean()

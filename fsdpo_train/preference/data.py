@@ -7,7 +7,7 @@ Every different solution is computed once, and so is its prompt. Name suffixes g
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -89,6 +89,10 @@ class PairRow(TrainingRow):
 
     group: int  #: Index of the prompt group.
     pairs: Sequence[tuple[int, int]]  #: The pairs; none for a padding row.
+
+    def without_loss(self) -> Self:
+        """Return the row without pairs."""
+        return replace(self, pairs=())
 
 
 def training_rows(groups: Sequence[PromptGroup], shuffle: str) -> list[PairRow]:

@@ -35,7 +35,7 @@ from fsdpo_train.preference.pairs import group_by_prompt, open_pairs
 from fsdpo_train.preference.reference import reference_fingerprint, reference_logprobs
 from fsdpo_train.preference.reference_store import ReferenceStore
 from fsdpo_train.trainer.arguments import training_arguments
-from fsdpo_train.trainer.batching import pack_rows, pad_to_world_size
+from fsdpo_train.trainer.batching import pack_rows, pad_to_world_size, padding_row
 from fsdpo_train.trainer.computed_defaults import with_computed_defaults
 from fsdpo_train.trainer.deepspeed import gathered_weights
 from fsdpo_train.trainer.models import (
@@ -179,7 +179,7 @@ def _padded_rows(
     Padding rows have no pairs, and so no loss.
     """
     if not config.batch_pairs:
-        return pad_to_world_size(rows, arguments, pairs=[]), arguments
+        return pad_to_world_size(rows, arguments), arguments
     batches = pair_batches(rows, config.batch_pairs, config.seed)
     micro_batches = count_micro_batches(batches, config, arguments.world_size)
     log.info(
@@ -189,8 +189,7 @@ def _padded_rows(
     # A padding row runs one pair of its prompt, so it is cheapest with the shortest prompt.
     shortest_row = min(rows, key=lambda row: row.length)
     accumulation = config.replace(batch_pairs=0, grad_accum=micro_batches)
-    padding_row = replace(shortest_row, pairs=[], length=0)
-    return [*rows, padding_row], _preference_arguments(accumulation)
+    return [*rows, padding_row(shortest_row)], _preference_arguments(accumulation)
 
 
 def _last_metrics(log_history: list[dict[str, Any]]) -> dict[str, float]:

@@ -6,14 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.dataset.step_labels import (
+    LabelKind,
+    find_label_kind,
+    infer_label_kind,
+    read_step_labels,
+)
 from fsdpo_data.engines.step_tokens import StepTokenizer
-from fsdpo_data.steps.rewards import outcome_labels
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.trainer.batching import TensorBatch, collate_rows, pad_rows
 from fsdpo_train.trainer.row_formats import PRM_ROWS
@@ -44,6 +49,10 @@ class PrmRow(CompletionRow):
     problem: str = ""  #: Id of the problem.
     is_correct: bool = False  #: Whether the label of the last step is at least 0.5.
 
+    def without_loss(self) -> Self:
+        """Return the row with labels that the losses ignore."""
+        return replace(self, labels=[IGNORE_LABEL] * len(self.labels))
+
 
 @dataclass(slots=True)
 class PrmData:
@@ -53,8 +62,9 @@ class PrmData:
     #: Solutions of held-out problems, with label positions at the ends of steps only.
     held_out: list[PrmRow]
     #: Numbers of ``solutions``, ``problems``, ``held_out_problems`` and ``steps``. ``positive`` is
-    #: the sum of the labels. Beyond the context length are ``lost_labels``, and ``lost_solutions``
-    #: without any step left.
+    #: the sum of the labels. Beyond the context length are ``lost_labels``, and the labels of
+    #: ``lost_solutions`` that the loss needs. ``unlabelled_solutions`` have no labels of the
+    #: selected kind.
     counts: Counter[str]
 
 
@@ -63,8 +73,16 @@ def open_solutions(data: Sequence[str | Path], *, allow_benchmark: bool = False)
     return open_data(data, PRM_ROWS, allow_benchmark=allow_benchmark)
 
 
-def read_labelled_rows(data: TrainingData, config: PrmConfig) -> Iterator[LabelledRow]:
+def read_labelled_rows(
+    data: TrainingData, config: PrmConfig, counts: Counter[str]
+) -> Iterator[LabelledRow]:
     """Yield the labelled solutions that ``config`` selects, source by source.
+
+    Args:
+        data: The opened sources.
+        config: The options of the run.
+        counts: Receives the number of ``unlabelled_solutions``, which have no labels of the kind
+            that ``config`` selects.
 
     Raises:
         InputError: if a file cannot be read, or if labels and steps do not match. Also if the
@@ -74,7 +92,7 @@ def read_labelled_rows(data: TrainingData, config: PrmConfig) -> Iterator[Labell
     mixed_problems = _mixed_problems(data) if config.only_mixed else None
     problem_of_prompt: dict[str, str] = {}
     for name, source in zip(config.data, data.sources, strict=True):
-        for row in _read_source(str(name), source, config, mixed_problems):
+        for row in _read_source(str(name), source, config, mixed_problems, counts):
             if len(data.sources) > 1:
                 # Sources name a problem in different ways. Its solutions stay on one side of the
                 # split.
@@ -84,7 +102,11 @@ def read_labelled_rows(data: TrainingData, config: PrmConfig) -> Iterator[Labell
 
 
 def _read_source(
-    name: str, source: RowSource, config: PrmConfig, mixed_problems: set[str] | None
+    name: str,
+    source: RowSource,
+    config: PrmConfig,
+    mixed_problems: set[str] | None,
+    counts: Counter[str],
 ) -> Iterator[LabelledRow]:
     """Yield the labelled solutions of a source that ``config`` selects.
 
@@ -93,27 +115,36 @@ def _read_source(
         source: The source.
         config: The options of the run.
         mixed_problems: Ids of the selected problems; None for all problems.
+        counts: The counts of :func:`read_labelled_rows`.
     """
     if not source.is_dataset:
         yield from _read_file_rows(name, source, config)
         return
-    is_searched = _check_label_kind(name, source, config)
+    kind = _select_label_kind(name, source, config)
     for location, row in source.rows():
-        labels = _searched_labels(row, config) if is_searched else _step_labels(row, config.labels)
         exceeds_samples = config.samples and row["sample_index"] >= config.samples
-        if labels is None or not row["completions"] or exceeds_samples:
+        is_selected = mixed_problems is None or row["problem_id"] in mixed_problems
+        if not row["completions"] or exceeds_samples or not is_selected:
             continue
-        if mixed_problems is None or row["problem_id"] in mixed_problems:
-            yield _labelled_row(location, {**row, "labels": labels})
+        labels = read_step_labels(row, kind)
+        if labels is None:
+            counts["unlabelled_solutions"] += 1
+            continue
+        yield _labelled_row(location, {**row, "labels": labels})
 
 
-def _check_label_kind(name: str, source: RowSource, config: PrmConfig) -> bool:
-    """Return whether the labels of a dataset come from a search for the first error.
+def _select_label_kind(name: str, source: RowSource, config: PrmConfig) -> LabelKind:
+    """Return the kind of labels to read from a dataset.
 
     Raises:
         InputError: if the options ask for labels that the dataset does not have.
     """
-    is_searched = source.manifest is not None and source.manifest.labels_are_searched
+    if source.manifest is not None:
+        best_kind = find_label_kind(source.manifest)
+        is_searched = source.manifest.labels_are_searched
+    else:
+        best_kind = infer_label_kind(row for _, row in source.rows())
+        is_searched = best_kind == "first-error"
     if is_searched and config.labels == "rollouts":
         raise InputError(
             f"{name} was labelled with `search=first-error`, which continues "
@@ -129,29 +160,7 @@ def _check_label_kind(name: str, source: RowSource, config: PrmConfig) -> bool:
             field="labels",
             value=config.labels,
         )
-    return is_searched
-
-
-def _searched_labels(row: Row, config: PrmConfig) -> Sequence[float] | None:
-    """Return the step labels of a row whose labels a search has set."""
-    if config.labels == "outcome":
-        return outcome_labels(row["outcome"], len(row["completions"]))
-    if config.labels == "imported":
-        return row["step_labels"]  # type: ignore[no-any-return]
-    return row["labels"]  # type: ignore[no-any-return]
-
-
-def _step_labels(row: Row, kind: str) -> list[float] | None:
-    """Return the step labels of a dataset row, or None if the row has no labels of this kind."""
-    imported_labels = row["step_labels"]
-    if kind == "imported" or (kind == "auto" and imported_labels is not None):
-        return imported_labels  # type: ignore[no-any-return]
-    step_rollouts = row["rollouts"]
-    if kind == "outcome" or (kind == "auto" and step_rollouts is None):
-        return row["labels"]  # type: ignore[no-any-return]
-    if step_rollouts is None:
-        return None
-    return [rollouts["n_correct"] / rollouts["n"] for rollouts in step_rollouts]
+    return best_kind if config.labels == "auto" else config.labels
 
 
 def _mixed_problems(data: TrainingData) -> set[str]:
@@ -234,27 +243,28 @@ def prepare_rows(
         config: The options of the run.
 
     Raises:
-        InputError: if no label is left, or all training labels are 0, or all are 1.
+        InputError: if no label is left, or all training labels that the loss reads are 0, or all
+            are 1.
     """
-    encoded_rows, counts = _encode_rows(
-        rows, StepTokenizer(tokenizer), max_length, last_step_only=config.last_step_only
-    )
+    encoded_rows, counts = _encode_rows(rows, StepTokenizer(tokenizer), max_length, config)
     if not encoded_rows:
         raise _unusable_data_error(
             config.data_text,
             f"no labelled step is left; {counts['lost_solutions']} solutions exceed {max_length} "
-            "tokens in their first step. Check the labels, or raise max_length.",
+            f"tokens in their {'last' if _needs_last_step(config) else 'first'} step. Check the "
+            "labels, or raise max_length.",
         )
     problems = {row.problem for row in encoded_rows}
     held_out_problems = _draw_heldout_problems(problems, config.held_out, config.seed)
     counts.update(problems=len(problems), held_out_problems=len(held_out_problems))
     train_rows = [row for row in encoded_rows if row.problem not in held_out_problems]
     held_out_rows = [row for row in encoded_rows if row.problem in held_out_problems]
-    labels = [label for row in train_rows for label in row.labels]
+    labels = [label for row in train_rows for label in _labels_of_loss(row, config)]
     if len(set(labels)) < 2 and labels[0] in (0, 1):
+        labels_text = "outcomes" if config.prm_loss.reads_last_label else "step labels"
         raise _unusable_data_error(
             config.data_text,
-            f"all {len(labels)} step labels are {'right' if labels[0] else 'wrong'} "
+            f"all {len(labels)} {labels_text} are {'right' if labels[0] else 'wrong'} "
             f"({labels[0]:g}), so there is nothing to learn; {len(held_out_problems)} problems are "
             "held out. Sample problems that the model solves only sometimes.",
         )
@@ -273,17 +283,21 @@ def _label_every_token(row: PrmRow) -> PrmRow:
     )
 
 
+def _needs_last_step(config: PrmConfig) -> bool:
+    """Return whether a solution cannot be trained on without its last step."""
+    return config.last_step_only or config.prm_loss.reads_last_label
+
+
 def _encode_rows(
     rows: Iterable[LabelledRow],
     step_tokenizer: StepTokenizer,
     max_length: int,
-    *,
-    last_step_only: bool,
+    config: PrmConfig,
 ) -> tuple[list[PrmRow], Counter[str]]:
     """Return the tokenised rows, and the counts of :class:`PrmData`.
 
-    With ``last_step_only``, a row has the label of its last step, and counts as one step. A row
-    whose last step exceeds ``max_length`` is lost.
+    With ``last_step_only``, a row has the label of its last step, and counts as one step. If the
+    training needs the last step, a row whose last step exceeds ``max_length`` is lost.
     """
     encoded_rows: list[PrmRow] = []
     counts: Counter[str] = Counter()
@@ -295,12 +309,13 @@ def _encode_rows(
         except InputError as error:
             raise InputError(f"{row.location}: {error}") from None
         counts["lost_labels"] += encoded.truncated_steps
-        if not encoded.score_positions or (last_step_only and encoded.truncated_steps):
+        loses_last_step = _needs_last_step(config) and encoded.truncated_steps
+        if not encoded.score_positions or loses_last_step:
             counts["lost_solutions"] += 1
             continue
         label_positions = encoded.score_positions
         labels = list(row.labels[: len(label_positions)])
-        if last_step_only:
+        if config.last_step_only:
             label_positions, labels = label_positions[-1:], labels[-1:]
         encoded_row = PrmRow(
             input_ids=np.array(encoded.input_ids, np.int32),
@@ -331,12 +346,25 @@ def _draw_heldout_problems(problems: set[str], fraction: float, seed: int) -> se
     return set(hashed_order[:count])
 
 
-def class_weights(rows: Iterable[PrmRow]) -> tuple[float, float]:
-    """Return weights of (wrong, right) steps with equal class totals and a mean weight of 1."""
-    labels = [label for row in rows for label in row.labels]
-    n_right = math.fsum(labels)
-    n_wrong = len(labels) - n_right
-    return len(labels) / (2 * n_wrong), len(labels) / (2 * n_right)
+def _labels_of_loss(row: PrmRow, config: PrmConfig) -> Sequence[float]:
+    """Return the labels of a row that the loss reads."""
+    return row.labels[-1:] if config.prm_loss.reads_last_label else row.labels
+
+
+def class_weights(rows: Iterable[PrmRow], config: PrmConfig) -> tuple[float, float]:
+    """Return weights of (wrong, right) labels with equal class totals and a mean weight of 1.
+
+    The totals are over the labels that the loss reads, each with its share of the loss: with the
+    reduction ``mean``, the labels of a solution share a total of 1.
+    """
+    total = 0.0
+    n_right = 0.0
+    for row in rows:
+        labels = _labels_of_loss(row, config)
+        share = 1 / len(labels) if config.loss_reduction == "mean" else 1.0
+        total += share * len(labels)
+        n_right += share * math.fsum(labels)
+    return total / (2 * (total - n_right)), total / (2 * n_right)
 
 
 def collate_solutions(rows: Sequence[PrmRow], pad_id: int) -> TensorBatch:

@@ -105,9 +105,10 @@ def train_prm(config: PrmConfig) -> PrmReport:
             label_names=["labels"],
         )
         model, tokenizer = _load_prm(config)
-        prm_data = prepare_rows(
-            read_labelled_rows(data, config), tokenizer, context_length(config, model), config
-        )
+        unlabelled = Counter[str]()
+        rows = read_labelled_rows(data, config, unlabelled)
+        prm_data = prepare_rows(rows, tokenizer, context_length(config, model), config)
+        prm_data.counts.update(unlabelled)
         _log_counts(prm_data.counts)
         trainer = _make_trainer(config, arguments, model, tokenizer, prm_data)
         run_trainer(trainer, config, identity)
@@ -153,14 +154,13 @@ def _make_trainer(
     elif share_prompt:
         accept_prefix_trees(model)
     trainer_class = ImplicitTrainer if trains_policy else PrmTrainer
-    no_labels = [IGNORE_LABEL] * len(data.train[0].labels)
     return trainer_class(
-        class_weights(data.train) if config.balance else None,
+        class_weights(data.train, config) if config.balance else None,
         config,
         share_prompt,
         model=add_lora_adapters(model, config.lora, "CAUSAL_LM" if trains_policy else "TOKEN_CLS"),
         args=arguments,
-        train_dataset=pad_to_world_size(pack_rows(data.train, config), arguments, labels=no_labels),
+        train_dataset=pad_to_world_size(pack_rows(data.train, config), arguments),
         eval_dataset=data.held_out or None,
         processing_class=tokenizer,
         data_collator=lambda batch: collate_solutions(batch, tokenizer.pad_token_id),
@@ -187,7 +187,7 @@ class PrmTrainer(StageTrainer):
     """A trainer for step rewards.
 
     Args:
-        weights: Loss weights of (wrong, right) steps, or None for equal weights.
+        weights: Loss weights of (wrong, right) labels, or None for equal weights.
         config: The options of the run.
         share_prompt: Whether the model computes a prompt once for neighbouring solutions.
         **options: Arguments of ``transformers.Trainer``.
@@ -323,14 +323,16 @@ def _heldout_metrics(prediction: Any, rows: Sequence[PrmRow]) -> dict[str, float
 
 
 def _log_counts(counts: Counter[str]) -> None:
-    """Log the size of the data, and the labels lost beyond the context length."""
+    """Log the size of the data, and the solutions and labels that are left out."""
     log.info(
         f"{counts['solutions']} solutions of {counts['problems']} problems, {counts['steps']} "
         f"labelled steps, {counts['positive'] / counts['steps']:.1%} right; "
         f"{counts['held_out_problems']} problems held out"
     )
+    if counts["unlabelled_solutions"]:
+        log.info(f"left out {counts['unlabelled_solutions']} solutions without labels")
     if counts["lost_labels"]:
         log.info(
             f"left out {counts['lost_labels']} labels of steps beyond the context length, and "
-            f"{counts['lost_solutions']} solutions without any step left"
+            f"{counts['lost_solutions']} solutions without a label that the loss reads"
         )

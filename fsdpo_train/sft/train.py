@@ -86,14 +86,12 @@ def train_sft(config: SftConfig) -> SftReport:
             model, attention="auto" if share_prompt else None, has_plain_head=has_plain_head
         )
         packs = pack_rows(encoded.rows, config)
-        # A padding row consists of its prompt, so it has no completion tokens and no loss.
-        padding_prompt_length = len(packs[0].input_ids)
         trainer = SftTrainer(
             config,
             share_prompt,
             model=add_lora_adapters(model, config.lora, "CAUSAL_LM"),
             args=arguments,
-            train_dataset=pad_to_world_size(packs, arguments, n_prompt=padding_prompt_length),
+            train_dataset=pad_to_world_size(packs, arguments),
             processing_class=tokenizer,
             data_collator=lambda batch: collate_rows(batch, tokenizer.pad_token_id),
         )

@@ -114,9 +114,7 @@ def unpack_rows(rows: Iterable[RowT]) -> list[RowT]:
     return [row for pack in rows for row in (pack, *pack.packed)]  # type: ignore[misc]
 
 
-def pad_to_world_size(
-    rows: Sequence[RowT], arguments: Any, **no_loss_fields: Any
-) -> Sequence[RowT]:
+def pad_to_world_size(rows: Sequence[RowT], arguments: Any) -> Sequence[RowT]:
     """Append padding rows until every process gets batches of the same size.
 
     Otherwise, accelerate would repeat rows from the beginning, and these would count twice.
@@ -124,14 +122,17 @@ def pad_to_world_size(
     Args:
         rows: The training rows.
         arguments: The ``TrainingArguments`` of the run.
-        **no_loss_fields: Fields that make a row contribute nothing to the loss.
     """
     world_size = arguments.world_size
     n_padding = -len(rows) % (world_size * arguments.per_device_train_batch_size)
     if world_size == 1 or not n_padding:
         return rows
-    padding_row = replace(rows[0], **no_loss_fields, packed=(), length=0)
-    return [*rows, *[padding_row] * n_padding]
+    return [*rows, *[padding_row(rows[0])] * n_padding]
+
+
+def padding_row(row: RowT) -> RowT:
+    """Return a row that fills a batch: a row of the data without its loss."""
+    return replace(row.without_loss(), packed=(), length=0)
 
 
 def pad_rows(rows: Sequence[Any], fill: float) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ class TrainingRow:
     group: Hashable = None
     packed: Sequence[Self] = ()  #: The other rows of a pack.
 
+    def without_loss(self) -> Self:
+        """Return the row with nothing that the loss reads; the model can still compute it."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletionRow(TrainingRow):
@@ -26,3 +30,7 @@ class CompletionRow(TrainingRow):
 
     input_ids: np.ndarray | Sequence[int]  #: Token ids of the prompt and the completion.
     n_prompt: int  #: Number of tokens of the prompt.
+
+    def without_loss(self) -> Self:
+        """Return the row with all tokens in its prompt, because the loss reads completions."""
+        return replace(self, n_prompt=len(self.input_ids))

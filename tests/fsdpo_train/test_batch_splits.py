@@ -19,12 +19,18 @@ torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
 from fsdpo_train import DpoConfig, PrmConfig, train_dpo, train_prm  # noqa: E402
+from fsdpo_train.preference.data import PairRow  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
-from fsdpo_train.prm.data import PrmRow  # noqa: E402
-from fsdpo_train.trainer.batching import pack_rows, pad_to_world_size, unpack_rows  # noqa: E402
+from fsdpo_train.prm.data import IGNORE_LABEL, PrmRow, collate_solutions  # noqa: E402
+from fsdpo_train.trainer.batching import (  # noqa: E402
+    collate_rows,
+    pack_rows,
+    pad_to_world_size,
+    unpack_rows,
+)
 from fsdpo_train.trainer.models import disable_dropout  # noqa: E402
 from fsdpo_train.trainer.trainer import StageTrainer  # noqa: E402
-from fsdpo_train.trainer.training_rows import TrainingRow  # noqa: E402
+from fsdpo_train.trainer.training_rows import CompletionRow, TrainingRow  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -155,17 +161,47 @@ def test_padding_rows_fill_the_last_batch() -> None:
         for label, length in ((1, 5), (2, 4), (3, 6))
     ]
     arguments = SimpleNamespace(world_size=2, per_device_train_batch_size=2)
-    padded_rows = pad_to_world_size(rows, arguments, labels=[-100])
+    padded_rows = pad_to_world_size(rows, arguments)
     assert [row.labels for row in padded_rows] == [[1], [2], [3], [-100]]
     assert padded_rows[3].length == 0
     one_process = SimpleNamespace(world_size=1, per_device_train_batch_size=2)
-    assert pad_to_world_size(rows, one_process, labels=[-100]) is rows
+    assert pad_to_world_size(rows, one_process) is rows
     config = PrmConfig(data=Path("data"), out=Path("out"), batch_size=2)
     sampler = StageTrainer._get_train_sampler(
         SimpleNamespace(train_dataset=padded_rows, stage_config=config, args=arguments)
     )
     order = list(sampler)
     assert len(sampler) == 4 and sorted(order[:3]) == [0, 1, 2] and order[3] == 3
+
+
+def test_the_padding_row_of_a_pack_has_a_label_per_position() -> None:
+    """The first pack need not start with the first row, whose number of labels may differ."""
+    rows = [
+        PrmRow(
+            input_ids=range(2 * n_labels),
+            n_prompt=0,
+            label_positions=range(n_labels),
+            labels=[1.0] * n_labels,
+            length=2 * n_labels,
+            group=n_labels,
+        )
+        for n_labels in (6, 2, 3, 4)
+    ]
+    config = PrmConfig(data=Path("data"), out=Path("out"), batch_tokens=16)
+    packs = pack_rows(rows, config)
+    assert len(packs[0].labels) != len(rows[0].labels)
+    arguments = SimpleNamespace(world_size=len(packs) + 1, per_device_train_batch_size=1)
+    *_, padding = pad_to_world_size(packs, arguments)
+    batch = collate_solutions([padding], 0)
+    assert batch["labels"].shape == batch["label_positions"].shape
+    assert (batch["labels"] == IGNORE_LABEL).all() and not padding.packed
+
+
+def test_padding_rows_have_nothing_that_the_loss_reads() -> None:
+    completion = CompletionRow(input_ids=[1, 2, 3], n_prompt=1, length=3)
+    assert not collate_rows([completion.without_loss()], 0)["completion_mask"].any()
+    pair = PairRow(group=0, pairs=[(0, 1)], length=3)
+    assert not pair.without_loss().pairs
 
 
 @pytest.mark.parametrize("group", [True, False])
@@ -212,10 +248,13 @@ def test_two_processes_train_to_the_same_weights_as_one_process(
     policy: Path,
     tmp_path: Path,
 ) -> None:
-    """Train on five rows, four per step: in the second step one process has no row."""
+    """Train on five rows, four per step: in the second step one process has no row.
+
+    With this seed, the first pack does not start with the first row.
+    """
     data = write_rows(tmp_path / "rows.jsonl", STAGES[stage])
     arguments = [stage, data, "--model", policy, "--lr", "1e-3", "--epochs", 2, "--grad-accum", 1]
-    arguments += ["--no-group-by-length", "--log-every", 1, "--save-every", 0]
+    arguments += ["--no-group-by-length", "--log-every", 1, "--save-every", 0, "--seed", 2]
     arguments += ["--held-out", 0] if stage == "prm" else []
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     for name, launch, batch in (("one", [], one_process), ("two", torchrun, two_processes)):

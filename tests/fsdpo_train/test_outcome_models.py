@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,9 @@ def test_the_loss_is_the_cross_entropy_of_the_last_step(
     report = prm.train_prm(run)
     start = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "orm").eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "orm")
-    rows = prepare_rows(read_labelled_rows(open_solutions(run.data), run), tokenizer, 256, run)
+    rows = prepare_rows(
+        read_labelled_rows(open_solutions(run.data), run, Counter()), tokenizer, 256, run
+    )
     assert all(len(row.labels) == 1 for row in [*rows.train, *rows.held_out])
     assert rows.counts["steps"] == rows.counts["solutions"] == len(stepwise_rows())
     texts = {row["prompt"] + "".join(row["completions"]): row for row in stepwise_rows()}
@@ -95,7 +98,7 @@ def test_labels_of_earlier_steps_change_nothing(policy: Path, data: Path, tmp_pa
 def test_a_solution_whose_last_step_is_too_long_is_left_out(policy: Path, data: Path) -> None:
     run = config(policy, data, Path("unused"))
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
-    labelled = list(read_labelled_rows(open_solutions(run.data), run))
+    labelled = list(read_labelled_rows(open_solutions(run.data), run, Counter()))
     lengths = [len(tokenizer(row.prompt + "".join(row.steps))["input_ids"]) for row in labelled]
     limit = sorted(lengths)[len(lengths) // 2]
     counts = prepare_rows(labelled, tokenizer, limit, run).counts

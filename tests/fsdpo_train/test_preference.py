@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache, partial
 
 import pytest
@@ -22,6 +23,7 @@ from fsdpo_train.losses.preference_losses import (  # noqa: E402
     PairLogprobs,
     PreferenceLoss,
     PreferenceSpec,
+    SolutionBatch,
     step_weights,
 )
 from fsdpo_train.preference.batch_loss import preference_loss  # noqa: E402
@@ -351,6 +353,40 @@ def test_a_large_gamma_puts_all_weight_on_one_step(gamma):
     mask = torch.ones(1, 3, dtype=torch.bool)
     assert step_weights(rewards, mask, gamma, 1).tolist() == [[1, 0, 0]]
     assert step_weights(rewards, mask, gamma, -1).tolist() == [[0, 1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "rejected", "gamma", "expected"),
+    [
+        # One entropy per solution, of the weights that the loss gives to it.
+        ([0.9, 0.9, 0.1], [0.9], math.inf, math.log(2) / math.log(3)),
+        ([0.9, 0.1, 0.1], [0.9], math.inf, 0.0),
+        ([0.9], [0.9, 0.1, 0.1], math.inf, math.log(2) / math.log(3)),
+        ([0.9, 0.9, 0.1], [0.9, 0.9, 0.1], math.inf, math.log(2) / math.log(3) / 2),
+        ([0.9, 0.1, 0.4], [0.9], 0.0, 1.0),
+        ([0.9], [0.1], 0.5, math.nan),
+    ],
+)
+def test_the_entropy_of_step_weights_is_relative_to_uniform_weights(
+    chosen: list[float], rejected: list[float], gamma: float, expected: float
+) -> None:
+    n_steps = max(len(chosen), len(rejected))
+    padding = [[math.nan] * (n_steps - len(rewards)) for rewards in (chosen, rejected)]
+    rewards = torch.tensor([chosen + padding[0], rejected + padding[1]]).double()
+    step_ST = torch.arange(n_steps).repeat(2, 1)
+    step_ST[0, len(chosen) :] = -1
+    step_ST[1, len(rejected) :] = -1
+    solutions = SolutionBatch(
+        reference_ST=torch.zeros(2, n_steps).double(),
+        step_ST=step_ST,
+        is_eos_ST=torch.zeros(2, n_steps, dtype=torch.bool),
+        reward_SK=rewards,
+        chosen_P=torch.tensor([0]),
+        rejected_P=torch.tensor([1]),
+    )
+    spec = PreferenceSpec(gamma=gamma)
+    _, metrics = preference_loss(torch.zeros(2, n_steps).double(), solutions, spec)
+    assert metrics["alpha_entropy"].item() == pytest.approx(expected, nan_ok=True)
 
 
 def test_a_policy_equal_to_its_reference_has_no_margin():

@@ -6,14 +6,17 @@ import json
 import math
 import random
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from helpers import problem_set, seal_json, small_build
+from helpers import label_with_rollouts, problem_set, seal_json, small_build
 from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model
 from training import kill_at_step
@@ -23,6 +26,7 @@ import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError, UnavailableError  # noqa: E402
 from fsdpo_data.core.identity import file_sha256  # noqa: E402
+from fsdpo_data.dataset.schema import arrow_schema  # noqa: E402
 from fsdpo_data.engines.logprobs import patch_to_return_logprobs  # noqa: E402
 from fsdpo_data.engines.step_tokens import gather_at_positions  # noqa: E402
 from fsdpo_data.models.checkpoints import load_checkpoint  # noqa: E402
@@ -62,7 +66,7 @@ def config(policy: Path, data: Path, out: Path, **options: Any) -> PrmConfig:
 
 
 def labelled_rows(options: PrmConfig) -> Iterator[LabelledRow]:
-    return read_labelled_rows(open_solutions(options.data), options)
+    return read_labelled_rows(open_solutions(options.data), options, Counter())
 
 
 def prepare_data(policy: Path, data: Path, max_length: int = 256, **options: Any) -> Any:
@@ -170,30 +174,43 @@ def test_outcomes_of_a_sealed_dataset_are_labels(policy: Path, tmp_path: Path) -
 
 
 def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from fsdpo_data.dataset.schema import arrow_schema
-
     small_build(tmp_path / "run", problem_set(1))
-    file = tmp_path / "run/solutions/train-00000-of-00001.parquet"
-    rows = pq.read_table(file).to_pylist()
-    rows[0]["rollouts"] = [{"n": 8, "n_correct": 5}, {"n": 1, "n_correct": 1}]
-    old_digest = file_sha256(file)
-    pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema("solutions")), file)
-    manifest = tmp_path / "run/manifest.json"
-    edited = manifest.read_text().replace(old_digest, file_sha256(file))
-    manifest.write_text(seal_json(json.loads(edited)))
+    label_with_rollouts(tmp_path / "run", tmp_path / "labelled", n=4)
     labels = {
         kind: [
             row.labels
-            for row in labelled_rows(config(policy, tmp_path / "run", tmp_path, labels=kind))
+            for row in labelled_rows(config(policy, tmp_path / "labelled", tmp_path, labels=kind))
         ]
         for kind in ("auto", "outcome", "rollouts")
     }
-    assert labels["auto"] == [[0.625, 1.0], [0.0, 0.0], [0.0]]
     assert labels["outcome"] == [[1.0, 1.0], [0.0, 0.0], [0.0]]
-    assert labels["rollouts"] == [[0.625, 1.0]]
+    assert labels["auto"] == labels["rollouts"] == [[0.75, 1.0], [0.25, 0.0], [0.0]]
+
+
+def test_dropped_labels_are_not_replaced_by_outcomes(policy: Path, tmp_path: Path) -> None:
+    """Consensus filtering, unreadable votes and ungraded prefixes leave null in `rollouts`."""
+    small_build(tmp_path / "run", problem_set(1))
+    label_with_rollouts(tmp_path / "run", tmp_path / "labelled")
+    set_rollouts(tmp_path / "labelled", [None, [{"n": 8, "n_correct": 2}] * 2, None, None])
+    counts = Counter[str]()
+    options = config(policy, tmp_path / "labelled", tmp_path)
+    rows = list(read_labelled_rows(open_solutions(options.data), options, counts))
+    assert [row.labels for row in rows] == [[0.25, 0.25]]
+    assert counts == {"unlabelled_solutions": 2}, "the solution without a step is not counted"
+    outcomes = config(policy, tmp_path / "labelled", tmp_path, labels="outcome")
+    assert len(list(labelled_rows(outcomes))) == 3
+
+
+def set_rollouts(dataset: Path, values: list[Any]) -> None:
+    """Replace the column `rollouts` of a sealed dataset with one file of solutions."""
+    file = dataset / "solutions/train-00000-of-00001.parquet"
+    rows = pq.read_table(file).to_pylist()
+    rows = [row | {"rollouts": value} for row, value in zip(rows, values, strict=True)]
+    old_digest = file_sha256(file)
+    pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema("solutions")), file)
+    manifest = dataset / "manifest.json"
+    edited = manifest.read_text().replace(old_digest, file_sha256(file))
+    manifest.write_text(seal_json(json.loads(edited)))
 
 
 def test_soft_labels_reach_the_loss_unchanged(policy: Path, tmp_path: Path) -> None:
@@ -257,15 +274,44 @@ def test_only_mixed_keeps_problems_with_right_and_wrong_solutions(
     assert list(labelled_rows(wrong)) == []
 
 
-def test_balance_gives_both_labels_the_same_total_weight(policy: Path, tmp_path: Path) -> None:
-    rows = stepwise_rows()
-    rows = [row for i, row in enumerate(rows) if row["labels"][0] or i % 5 == 0]
-    ready = prepare_data(policy, write_rows(tmp_path / "r.jsonl", rows), held_out=0)
-    labels = [label for row in ready.train for label in row.labels]
-    wrong, right = class_weights(ready.train)
-    n_right = sum(labels)
-    assert right * n_right == pytest.approx(wrong * (len(labels) - n_right))
-    assert right * n_right + wrong * (len(labels) - n_right) == pytest.approx(len(labels))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"loss_reduction": "mean"},
+        {"label_positions": "token"},
+        {"label_positions": "token", "loss_reduction": "mean"},
+        {"last_step_only": True},
+        {"loss": "implicit"},
+        {"loss": "implicit", "label_positions": "token"},
+    ],
+)
+def test_balance_gives_both_classes_the_same_total_in_the_loss(
+    options: dict[str, Any], policy: Path, tmp_path: Path
+) -> None:
+    """At logit 0, every label has the same loss, so the loss of a class is its total weight."""
+    rows = [row for i, row in enumerate(stepwise_rows()) if row["labels"][0] or i % 5 == 0]
+    rows.append({"prompt": "p\n", "completions": ["a\n", "b"], "labels": [True, False]})
+    data = write_rows(tmp_path / "r.jsonl", rows)
+    ready = prepare_data(policy, data, held_out=0, **options)
+    run_config = config(policy, data, tmp_path, **options)
+    batch = collate_solutions(ready.train, 0)
+    label_BK = batch["labels"]
+    mask_BK = label_BK != IGNORE_LABEL
+    wrong, right = class_weights(ready.train, run_config)
+
+    def loss(weights: tuple[float, float]) -> float:
+        logit_BK = torch.zeros(label_BK.shape)
+        function = run_config.prm_loss.function
+        return function(
+            logit_BK, label_BK, mask_BK, config=run_config, class_weights=weights
+        ).item()
+
+    assert loss((wrong, 0.0)) == pytest.approx(loss((0.0, right)))
+    assert loss((wrong, right)) == pytest.approx(loss((1.0, 1.0)))
+
+
+def test_a_soft_label_mixes_the_weights_of_both_classes() -> None:
     label_BK = torch.tensor([[1.0, 0.25]])
     logit_BK = torch.zeros(1, 2)
     mask_BK = torch.ones(1, 2, dtype=torch.bool)
@@ -288,6 +334,25 @@ def test_labels_beyond_the_context_are_counted(
     assert (
         "left out 2 labels of steps beyond the context length, and 1 solutions without" in log_text
     )
+
+
+def test_a_loss_of_outcomes_leaves_out_solutions_without_their_last_step(
+    policy: Path, tmp_path: Path
+) -> None:
+    """The labels that are left would call a wrong solution right."""
+    long_row = {
+        "prompt": "p\n",
+        "completions": ["a\n", "b\n", "c\n", "x" * 400],
+        "labels": [True, True, True, False],
+    }
+    data = write_rows(tmp_path / "rows.jsonl", [long_row, *stepwise_rows(problems=2)])
+    n_solutions = len(stepwise_rows(problems=2))
+    outcomes = prepare_data(policy, data, held_out=0, loss="implicit")
+    assert outcomes.counts["solutions"] == len(outcomes.train) == n_solutions
+    assert (outcomes.counts["lost_labels"], outcomes.counts["lost_solutions"]) == (1, 1)
+    steps = prepare_data(policy, data, held_out=0)
+    assert steps.train[0].labels == [1.0, 1.0, 1.0]
+    assert (steps.counts["lost_labels"], steps.counts["lost_solutions"]) == (1, 0)
 
 
 def test_accumulation_matches_one_large_batch(policy: Path, data: Path, tmp_path: Path) -> None:
@@ -389,6 +454,16 @@ def test_one_class_is_refused(policy: Path, tmp_path: Path, labels: bool, kind: 
     with pytest.raises(InputError, match=f"step labels are {kind}, so there is nothing to learn"):
         prm.train_prm(config(policy, write_rows(tmp_path / "rows.jsonl", rows), tmp_path / "prm"))
     assert not (tmp_path / "prm").exists()
+
+
+def test_one_class_of_outcomes_is_refused_by_a_loss_of_outcomes(
+    policy: Path, tmp_path: Path
+) -> None:
+    rows = [{"prompt": f"{i}\n", "completions": ["a\n", "b"], "labels": [0, 1]} for i in range(3)]
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    with pytest.raises(InputError, match="all 3 outcomes are right"):
+        prepare_data(policy, data, held_out=0, loss="implicit")
+    assert len(prepare_data(policy, data, held_out=0).train) == 3
 
 
 @pytest.mark.parametrize("balance", [True, False])

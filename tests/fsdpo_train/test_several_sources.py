@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def test_rows_follow_each_other_in_the_order_given(sources: dict[str, dict[str, 
 
 def read_solutions(data: list[Any], **options: Any) -> Any:
     config = PrmConfig(data=data, out=Path("out"), **options)
-    return read_labelled_rows(open_solutions(config.data), config)
+    return read_labelled_rows(open_solutions(config.data), config, Counter())
 
 
 def test_the_solutions_of_a_problem_stay_together(

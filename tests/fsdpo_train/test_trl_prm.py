@@ -10,6 +10,7 @@ a head of their difference, so the first logit is fixed at 0.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +145,10 @@ def test_rows_of_trl_have_the_loss_of_trl(shared: Path, checkpoint: Path, tmp_pa
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     model = AutoModelForTokenClassification.from_pretrained(checkpoint).eval()
     encoded = prepare_rows(
-        read_labelled_rows(open_solutions(run_config.data), run_config), tokenizer, 256, run_config
+        read_labelled_rows(open_solutions(run_config.data), run_config, Counter()),
+        tokenizer,
+        256,
+        run_config,
     ).train
     for row, ours in zip(rows, encoded, strict=True):
         tokens, labels = trl_tokens(tokenizer, row)

@@ -55,7 +55,7 @@ MADE_UP: list[tuple[str, dict[str, Any], list[tuple[str, list[str], list[Any]]]]
                 for text, value in (("2+2?", 0.5), ("2+2?\n\na c", 0.0), ("2+2?\n\na", 0.75))
             ],
         },
-        [("2+2?", ["a", "c"], [0.75, 0.0])],
+        [("2+2?", ["a", " c"], [0.75, 0.0])],
     ),
     # 0 is wrong in a chain, which ends there, and right in the place of a step.
     (

@@ -200,6 +200,10 @@ def pull(options: PullOptions) -> None:
 class ExportOptions(DatasetOptions):
     """Export a dataset to the format of another tool.
 
+    Formats with step labels have the labels that `fsdpo-train prm` reads by default. A step is
+    right if its label is at least 0.5: if half of its continuations or more are correct, for
+    example. Solutions without such labels are left out.
+
     Examples:
         fsdpo-data export runs/pairs --to trl-preference --out runs/trl
     """

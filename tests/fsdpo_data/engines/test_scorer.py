@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +168,7 @@ def test_training_and_scoring_read_the_same_tokens(model: Path, tmp_path: Path) 
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
     config = PrmConfig(data=data, out=tmp_path / "unused", held_out=0)
     trained = prepare_rows(
-        read_labelled_rows(open_solutions(config.data), config), tokenizer, 256, config
+        read_labelled_rows(open_solutions(config.data), config, Counter()), tokenizer, 256, config
     ).train
     encoder = StepTokenizer(tokenizer)
     for row, read in zip(rows, trained, strict=True):

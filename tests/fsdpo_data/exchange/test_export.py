@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from helpers import problem_set, small_build
+from helpers import fixed_sampler, label_with_rollouts, problem_set, small_build
 from paired_data import paired_dataset
 
 from fsdpo_data.core.errors import InputError, SchemaError
@@ -60,6 +60,27 @@ def test_trainer_formats_have_complete_texts(dataset: Path, tmp_path: Path) -> N
     for row, solution in zip(stepwise, rows_of(dataset, "solutions"), strict=True):
         assert "".join(row["completions"]) == "".join(solution["completions"])
         assert row["labels"] == [solution["outcome"] == "correct"] * 2
+
+
+def test_monte_carlo_labels_are_exported_in_place_of_outcomes(tmp_path: Path) -> None:
+    source = problem_set(1)
+    wrong_answer = "Step 1: 20 + 22 = 42.\nStep 2: The answer is: 43"
+    small_build(
+        tmp_path / "run", source, make_sampler=lambda: fixed_sampler(source, (wrong_answer,) * 4)
+    )
+    label_with_rollouts(tmp_path / "run", tmp_path / "labelled")
+    solution = rows_of(tmp_path / "labelled", "solutions")[0]
+    assert solution["rollouts"] == [{"n": 4, "n_correct": 3}, {"n": 1, "n_correct": 0}]
+    assert (solution["outcome"], solution["labels"]) == ("incorrect", [False, False])
+
+    def first_row(name: str) -> dict[str, Any]:
+        return export_rows(tmp_path / "labelled", name, tmp_path / name)[0]
+
+    assert first_row("trl-stepwise")["labels"] == [True, False]
+    assert first_row("processbench")["label"] == 1
+    assert [line[-1] for line in first_row("math-shepherd")["label"].splitlines()] == ["+", "-"]
+    ratings = [step["completions"][0]["rating"] for step in first_row("prm800k")["label"]["steps"]]
+    assert ratings == [1, -1]
 
 
 def test_what_nobody_is_to_blame_for_is_no_label(tmp_path: Path) -> None:

@@ -162,6 +162,10 @@ def test_math_shepherd_as_published(shared: Path, tmp_path: Path) -> None:
     assert not any(row["labels"][-1] for row in rows)  # all seven end wrong
 
 
+def has_rating(step: dict[str, Any]) -> bool:
+    return any(completion["rating"] is not None for completion in step["completions"] or [])
+
+
 def test_prm800k_as_published(shared: Path, tmp_path: Path) -> None:
     source = shared / "data/stepwise/openr/samples_prm800k.jsonl"
     result, rows = run_import(source, "prm800k", tmp_path / "rows.jsonl")
@@ -179,6 +183,7 @@ def test_prm800k_as_published(shared: Path, tmp_path: Path) -> None:
     ends = sum(
         row["label"]["steps"][-1]["chosen_completion"] is not None
         or row["label"]["steps"][-1]["human_completion"] is not None
+        or not has_rating(row["label"]["steps"][-1])  # the rater gave up
         for row in published
     )
     assert result.rows == rated - followed + ends
@@ -203,6 +208,7 @@ def prm800k_step(*ratings: int | None, chosen: int | None = 0) -> dict[str, Any]
         (prm800k_step(None), [[1, 0]]),
         (prm800k_step(None, -1), [[1, 0, -1]]),
         (prm800k_step(-1, chosen=None), [[1, 0, -1]]),
+        (prm800k_step(None, chosen=None), [[1, 0]]),
         (prm800k_step(1, -1), [[1, 0, -1], [1, 0, 1]]),
     ],
 )
@@ -488,6 +494,19 @@ def test_published_step_labels(shared: Path, tmp_path: Path) -> None:
         result, rows = run_import(shared / f"data/{path}.jsonl", name, out)
         steps = (result.steps[True], result.steps[False])
         assert (result.read, len(rows), *steps, len(result.quarantined)) == expected, source_name
+
+
+@pytest.mark.parametrize("is_flat", [False, True])
+def test_pieces_of_math_aps_join_inside_sentences(tmp_path: Path, is_flat: bool) -> None:
+    pieces = ["We get 2 +", " 3 = 5.", "\n\n So it is 5."]
+    steps: Any = tree("q", 1, tree(pieces[0], 1, tree(pieces[1], 1, tree(pieces[2], 1))))
+    if is_flat:
+        ends = [0, 1, 2, 3]
+        texts = ["q" + "\n\n" * bool(end) + "".join(pieces[:end]) for end in ends]
+        steps = [{"solution_prefix": text, "mc_value": 1} for text in texts]
+    source = write(tmp_path / "source.jsonl", {**APS, "question": "q", "reasoning_steps": steps})
+    _, [row] = run_import(source, "math-aps", tmp_path / "rows.jsonl")
+    assert row["completions"] == pieces
 
 
 def test_every_leaf_of_a_published_tree_is_a_solution(shared: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def training_rows(data: Path, **options: Any) -> list[tuple[Any, ...]]:
     from fsdpo_train.prm.data import open_solutions, read_labelled_rows
 
     config = PrmConfig(data=data, out=data.parent / "prm", **options)
-    rows = read_labelled_rows(open_solutions([data]), config)
+    rows = read_labelled_rows(open_solutions([data]), config, Counter())
     return sorted((row.prompt, *row.steps, *row.labels) for row in rows)
 
 

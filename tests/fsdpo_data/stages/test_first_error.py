@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,31 @@ def test_a_common_prefix_is_continued_once(tmp_path: Path) -> None:
     assert len(oracle.prompts) == len(set(oracle.prompts)) == 4
 
 
+@pytest.mark.parametrize("full", [False, True])
+def test_problems_with_the_same_question_share_continuations_but_not_counts(
+    tmp_path: Path, full: bool
+) -> None:
+    question = "What is 20 + 22?"
+    problems = [Problem(question, gold, "test", "train") for gold in ("42", "7")]
+    source = ProblemSet(problems, [SourceRef("test", "1", "train")])
+    texts = [f"Step 1: {name}.\nStep 2: {ANSWER.format(0)}" for name in ("one", "two")]
+    sampler = FixedSampler({get_template("problem").render(question): texts})
+    small_build(
+        tmp_path / "run", source, sampling=sample_settings(n=2), make_sampler=lambda: sampler
+    )
+    oracle = Oracle()  # every continuation answers 42
+    derive(tmp_path / "run", tmp_path / "out", make_stage(tmp_path / "run", oracle, full=full))
+    assert len(oracle.prompts) == 2
+    solutions = pl.read_parquet(tmp_path / "out/solutions/*.parquet")
+    golds = pl.read_parquet(tmp_path / "out/problems/*.parquet").select("problem_id", "answer")
+    first_counts = (
+        solutions.drop("answer")
+        .join(golds, on="problem_id")
+        .select("answer", n_correct=pl.col("rollouts").list.first().struct.field("n_correct"))
+    )
+    assert sorted(first_counts.iter_rows()) == [("42", 2), ("42", 2), ("7", 0), ("7", 0)]
+
+
 def test_without_a_graded_continuation_there_are_no_labels(tmp_path: Path) -> None:
     build_texts(tmp_path / "run", [solution(4, 2)])
     oracle = Oracle(answers=["\\zork{3}"])
@@ -252,7 +278,7 @@ def test_trainers_read_labels_of_the_search_and_refuse_fractions(tmp_path: Path)
 
     def read(data: Path, kind: Any) -> list[Sequence[float]]:
         config = PrmConfig(data=data, model="tiny", out=tmp_path / "prm", labels=kind)
-        return [row.labels for row in read_labelled_rows(open_solutions([data]), config)]
+        return [row.labels for row in read_labelled_rows(open_solutions([data]), config, Counter())]
 
     assert rollouts(out)[0] == [{"n": 2, "n_correct": 1}, {"n": 1, "n_correct": 0}]
     assert read(out, "auto") == read(out, "first-error") == [[1, 0], [1, 1, 1, 1]]

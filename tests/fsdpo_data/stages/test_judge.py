@@ -11,8 +11,11 @@ import polars as pl
 import pytest
 from fakes import FixedSampler
 from helpers import (
+    TEXTS,
     continuation_settings,
     derive,
+    fixed_sampler,
+    label_with_rollouts,
     problem_set,
     rollouts,
     sample_settings,
@@ -116,6 +119,29 @@ def test_the_first_wrong_step_becomes_labels(tmp_path: Path) -> None:
     assert new_solutions.drop("rollouts").equals(old_solutions.drop("rollouts"))
     card = (tmp_path / "out/README.md").read_text()
     assert "first wrong step" in card
+
+
+def test_continuations_replace_the_votes_of_a_judge(tmp_path: Path) -> None:
+    """A judge also reads solutions without an outcome, which have no continuations."""
+    source = problem_set(1)
+    undecided = "Step 1: 20 + 22 = 42.\nStep 2: So it is $\\boxed{\\text{at least } 42}$."
+    small_build(
+        tmp_path / "run",
+        source,
+        make_sampler=lambda: fixed_sampler(source, (*TEXTS[:3], undecided)),
+    )
+    outcomes = pl.read_parquet(tmp_path / "run/solutions/*.parquet")["outcome"].to_list()
+    assert outcomes == ["correct", "incorrect", "incorrect", "undecided"]
+    label_with_judge(tmp_path / "run", tmp_path / "judged")
+    assert rollouts(tmp_path / "judged")[3] == [{"n": 1, "n_correct": 1}] * 2
+    manifest = label_with_rollouts(tmp_path / "judged", tmp_path / "continued")
+    assert rollouts(tmp_path / "continued") == [
+        [{"n": 4, "n_correct": 3}, {"n": 1, "n_correct": 1}],
+        [{"n": 4, "n_correct": 1}, {"n": 1, "n_correct": 0}],
+        [{"n": 1, "n_correct": 0}],
+        None,
+    ]
+    assert stage_counts(manifest, "label")["labels"]["steps"] == 5
 
 
 def test_votes_become_counts_and_ties_go_to_the_first_vote(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""The step labels of a dataset: which of its columns has them, and their values as numbers.
+
+A dataset has one kind of labels. A solution without labels of this kind has none: its labels were
+dropped, or could not be determined, so labels of another kind must not replace them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, TypeAlias
+
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.steps.rewards import outcome_labels
+
+#: ``imported``: labels of others. ``first-error``: the result of a search for the first error.
+#: ``rollouts``: the fraction of correct continuations, or of a judge's votes without an error so
+#: far. ``outcome``: the outcome of the solution at every step.
+LabelKind: TypeAlias = Literal["imported", "first-error", "rollouts", "outcome"]
+RIGHT_STEP_LABEL = 0.5  #: Smallest label of a right step, where a step is either right or wrong.
+
+
+def find_label_kind(manifest: Manifest) -> LabelKind:
+    """Return the kind of the most specific labels that the stages of a dataset have written."""
+    if manifest.is_written("step_labels"):
+        return "imported"
+    if manifest.labels_are_searched:
+        return "first-error"
+    return "rollouts" if manifest.is_written("rollouts") else "outcome"
+
+
+def infer_label_kind(solutions: Iterable[Mapping[str, Any]]) -> LabelKind:
+    """Return the kind of the most specific labels in solutions without a manifest."""
+    kind: LabelKind = "outcome"
+    for solution in solutions:
+        if solution["step_labels"] is not None:
+            return "imported"
+        step_counts = solution["rollouts"]
+        if step_counts is None:
+            continue
+        if None in step_counts:  # only a search leaves steps without counts
+            return "first-error"
+        kind = "rollouts"
+    return kind
+
+
+def read_step_labels(solution: Mapping[str, Any], kind: LabelKind) -> list[float] | None:
+    """Return the label of each step of a solution, from 0 (wrong) to 1 (right).
+
+    Args:
+        solution: The columns of the solution that ``kind`` needs.
+        kind: The kind of labels.
+
+    Returns:
+        One label per step. None if the solution has no labels of this kind, or only some.
+    """
+    labels: list[float] | None
+    match kind:
+        case "imported":
+            labels = solution["step_labels"]
+        case "first-error":
+            labels = solution["labels"]
+        case "outcome":
+            labels = outcome_labels(solution["outcome"], len(solution["completions"]))
+        case "rollouts":
+            step_counts = solution["rollouts"]
+            if step_counts is None or None in step_counts:
+                return None
+            labels = [counts["n_correct"] / counts["n"] for counts in step_counts]
+    return None if labels is None else [float(label) for label in labels]
