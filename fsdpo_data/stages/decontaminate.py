@@ -28,9 +28,9 @@ from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageR
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.dataset.stage_registry import (
-    STAGES_WITHOUT_COMMAND,
+    STAGES,
     Row,
-    StageDescription,
+    StageEntry,
 )
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.engines.options import Resume
@@ -388,6 +388,4 @@ def _summarize(record: OverlapRecord, manifest: Manifest) -> list[Row]:
     return [("in benchmarks", text)]
 
 
-STAGES_WITHOUT_COMMAND.register(
-    StageDescription(name=OVERLAP_STAGE, record=OverlapRecord, summarize=_summarize)
-)
+STAGES.register(StageEntry(name=OVERLAP_STAGE, record=OverlapRecord, summarize=_summarize))

@@ -50,7 +50,7 @@ from fsdpo_data.dataset.stage_records import (
     problem_record,
     problem_settings,
 )
-from fsdpo_data.dataset.stage_registry import STAGES_WITHOUT_COMMAND, StageDescription
+from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.samplers import (
     PromptFailure,
@@ -496,9 +496,7 @@ def _shard_tasks(
     ]
 
 
-STAGES_WITHOUT_COMMAND.register(StageDescription(name=PROBLEMS_STAGE, record=ProblemsRecord))
-STAGES_WITHOUT_COMMAND.register(
-    StageDescription(
-        name=SAMPLE_STAGE, record=SampleRecord, failed_items="problems without samples"
-    )
+STAGES.register(StageEntry(name=PROBLEMS_STAGE, record=ProblemsRecord))
+STAGES.register(
+    StageEntry(name=SAMPLE_STAGE, record=SampleRecord, failed_items="problems without samples")
 )
