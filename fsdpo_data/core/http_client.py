@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from fsdpo_data.core import event_loop
@@ -92,11 +91,14 @@ def download(url: str, *, max_bytes: int, timeout: float) -> bytes:
         TimeoutError: if the response takes too long.
         httpx2.HTTPError: if the connection fails, or the server refuses.
     """
-    download_once = partial(_download_once, url, max_bytes, timeout)
-    return call_with_retries(event_loop.call, download_once)
+
+    def download_once() -> bytes:
+        return event_loop.call(lambda: _get_content(url, max_bytes, timeout))
+
+    return call_with_retries(download_once)
 
 
-async def _download_once(url: str, max_bytes: int, timeout: float) -> bytes:
+async def _get_content(url: str, max_bytes: int, timeout: float) -> bytes:
     """Return the content of an address after one request."""
     import httpx2
 
