@@ -39,7 +39,7 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import local_copy, local_paths
 from fsdpo_data.dataset.schema import CONFIGS, ColumnSummary, scan_rows, summarize_columns
 from fsdpo_data.dataset.stage import StageOptions
-from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
+from fsdpo_data.dataset.stage_registry import STAGES, command_names, stage_entry
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage, validate
 from fsdpo_data.engines import load
@@ -395,15 +395,16 @@ class Dataset:
 
         def __getattr__(self, name: str) -> Callable[..., Dataset]:
             """Return the method of another stage, such as a stage of a plug-in."""
-            stage_name = name.replace("_", "-")
-            if name.startswith("_") or stage_name not in STAGES:
+            entry = None if name.startswith("_") else STAGES.get(name.replace("_", "-"))
+            if entry is None or entry.options_class is None:
                 raise AttributeError(f"'Dataset' has no attribute or stage {name!r}", name=name)
-            method = _stage(STAGES[stage_name].options_class, name)
+            method = _stage(entry.options_class, name)
             return types.MethodType(method, self)
 
     def __dir__(self) -> list[str]:
         """Return the names of the attributes, and of the methods of all stages."""
-        return sorted({*object.__dir__(self), *(name.replace("-", "_") for name in STAGES)})
+        stage_methods = [name.replace("-", "_") for name in command_names()]
+        return sorted({*object.__dir__(self), *stage_methods})
 
     def validate(self) -> Dataset:
         """Check every file, row and count against the schema and the manifest.

@@ -25,7 +25,9 @@ CREATE_PANEL = "Create"  #: Heading of the commands that create datasets.
 
 
 def add_stage_command(app: typer.Typer, entry: StageEntry[Any, Any]) -> None:
-    """Add the command of a stage to an application."""
+    """Add the command of a stage to an application, if the stage has one."""
+    if entry.options_class is None:
+        return
     add = command(app, entry.options_class, name=entry.name, panel=CREATE_PANEL)
 
     def run_stage_command(options: StageOptions) -> None:

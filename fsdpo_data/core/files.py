@@ -82,7 +82,7 @@ def lock_directory(
             folder.mkdir(parents=True, exist_ok=True)
             old_names = set(os.listdir(folder))
             if exclusive:
-                stack.enter_context(_lock_file(folder, purpose))
+                stack.enter_context(lock_file(folder / LOCK_FILE, purpose))
         try:
             yield
         except Exception:
@@ -104,21 +104,28 @@ def _remove_start_files(
                 folder.rmdir()
 
 
-def _lock_file(folder: Path, purpose: str) -> contextlib.AbstractContextManager[object]:
-    """Acquire the lock of a folder at once.
+def lock_file(
+    file: Path, purpose: str, *, wait: bool = False
+) -> contextlib.AbstractContextManager[object]:
+    """Acquire a lock against other processes.
+
+    Args:
+        file: The file that stands for the lock.
+        purpose: The work of the lock owner; other processes see it in their error.
+        wait: Whether to wait while another process has the lock.
 
     Raises:
-        StoreError: if another process has the lock.
+        StoreError: if another process has the lock, and ``wait`` is off.
     """
     from filelock import FileLock, Timeout
 
     try:
-        return FileLock(folder / LOCK_FILE, blocking=False).acquire()
+        return FileLock(file, blocking=wait).acquire()
     except Timeout:
         raise StoreError(
             f"another process is {purpose}. Wait for it to end, or choose another `out`.",
             field="out",
-            value=str(folder),
+            value=str(file.parent),
         ) from None
 
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from fsdpo_data.core import event_loop
 from fsdpo_data.core.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -60,11 +61,21 @@ async def request(
         httpx2.HTTPError: if the connection fails.
     """
     async with asyncio.timeout(timeout), client.stream(method, url, **arguments) as response:
-        body = bytearray()
-        async for block in response.aiter_bytes():
-            body += block
-            _check_size(url, len(body), max_bytes)
-        return HttpResponse(response.status_code, response.headers, bytes(body))
+        body = await _read_body(response, url, max_bytes)
+        return HttpResponse(response.status_code, response.headers, body)
+
+
+async def _read_body(response: "httpx2.Response", url: str, max_bytes: int) -> bytes:
+    """Return the body of a response; an UnavailableError if it is too large."""
+    body = bytearray()
+    async for block in response.aiter_bytes():
+        body += block
+        if len(body) > max_bytes:
+            raise UnavailableError(
+                f"{url}: the response exceeds {max_bytes:,} bytes, so it is not what was "
+                "requested. Check the address and the server."
+            )
+    return bytes(body)
 
 
 def download(url: str, *, max_bytes: int, timeout: float) -> bytes:
@@ -80,32 +91,28 @@ def download(url: str, *, max_bytes: int, timeout: float) -> bytes:
         TimeoutError: if the response takes too long.
         httpx2.HTTPError: if the connection fails, or the server refuses.
     """
-    return call_with_retries(_download_once, url, max_bytes, timeout)
+
+    def download_once() -> bytes:
+        return event_loop.call(lambda: _get_content(url, max_bytes, timeout))
+
+    return call_with_retries(download_once)
 
 
-def _download_once(url: str, max_bytes: int, timeout: float) -> bytes:
+async def _get_content(url: str, max_bytes: int, timeout: float) -> bytes:
     """Return the content of an address after one request."""
     import httpx2
 
-    deadline = time.monotonic() + 10 * timeout
-    with httpx2.stream("GET", url, timeout=timeout, follow_redirects=True) as response:
-        response.raise_for_status()
-        body = bytearray()
-        for block in response.iter_bytes():
-            body += block
-            _check_size(url, len(body), max_bytes)
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the response takes more than {10 * timeout:g} seconds")
-        return bytes(body)
-
-
-def _check_size(url: str, size: int, max_bytes: int) -> None:
-    """Raise an UnavailableError for a body that is too large."""
-    if size > max_bytes:
-        raise UnavailableError(
-            f"{url}: the response exceeds {max_bytes:,} bytes, so it is not what was requested. "
-            "Check the address and the server."
-        )
+    try:
+        async with (
+            asyncio.timeout(10 * timeout),
+            httpx2.AsyncClient(timeout=timeout, follow_redirects=True) as client,
+            client.stream("GET", url) as response,
+        ):
+            response.raise_for_status()
+            return await _read_body(response, url, max_bytes)
+    except TimeoutError:
+        seconds = 10 * timeout
+        raise TimeoutError(f"the response takes more than {seconds:g} seconds") from None
 
 
 def call_with_retries(function: Callable[..., ResultT], *args: Any, **kwargs: Any) -> ResultT:

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fsdpo_data.core.errors import FsdpoError, InputError, RunMismatchError, SchemaError
-from fsdpo_data.core.files import LOCK_FILE, lock_directory, store_errors, user_cache_folder
+from fsdpo_data.core.files import (
+    LOCK_FILE,
+    lock_directory,
+    lock_file,
+    store_errors,
+    user_cache_folder,
+)
 from fsdpo_data.core.options import Options, field_option
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.remote_folder import RemoteFolder
@@ -90,8 +96,6 @@ def local_copy(location: str | Path, progress: Progress = NO_PROGRESS) -> Path:
         StoreError: if the cache cannot be written.
         UnavailableError: if the store cannot be reached, or refuses.
     """
-    from filelock import FileLock
-
     if not is_url(location):
         return Path(location)
     folder = RemoteFolder(str(location))
@@ -105,7 +109,8 @@ def local_copy(location: str | Path, progress: Progress = NO_PROGRESS) -> Path:
     copy = _copy_folder(folder.url)
     with store_errors(copy):
         copy.mkdir(parents=True, exist_ok=True)
-    with FileLock(copy.with_name(copy.name + ".lock")):  # ranks of a training wait for the first
+    lock = copy.with_name(copy.name + ".lock")
+    with lock_file(lock, "downloading", wait=True):  # ranks of a training wait for the first
         if last_file == SHARD_FILE:
             shutil.rmtree(copy, ignore_errors=True)
             _download(folder, stored_files, copy, progress)

@@ -11,6 +11,7 @@ import logging
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Protocol, TypeAlias
 
@@ -25,11 +26,13 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.parquet_files import count_rows
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageRecord
+from fsdpo_data.dataset.pair_rows import pairs_within
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 from fsdpo_data.dataset.schema import read_table, write_parquet
-from fsdpo_data.dataset.stage_records import has_imported_pairs
+from fsdpo_data.dataset.stage_records import PAIR_STAGE, PairRecord, has_imported_pairs
 from fsdpo_data.dataset.validate import check_invariants
 from fsdpo_data.engines.options import Resume
+from fsdpo_data.pairs.statistics import imported_pair_statistics
 
 log = logging.getLogger(__name__)
 
@@ -119,21 +122,42 @@ class DatasetDraft:
         files = map(self._rewritten_file, self._config_paths(config))
         return [file for file in files if file is not None]
 
-    def drop_pairs(self) -> None:
-        """Leave out the parent's pairs, because the solutions behind them have changed."""
+    def update_pairs(self) -> None:
+        """Keep imported pairs, and leave out other pairs, after the solutions have changed.
+
+        Other pairs were chosen by outcomes and rewards that no longer hold; the stage ``pair``
+        chooses new ones. Imported pairs cannot be chosen again. They get the new step rewards of
+        their solutions, and a pair without one of its solutions is left out.
+        """
+        if not has_imported_pairs(self.manifest):
+            self._drop_pairs()
+            return
+        self._write_pairs(partial(pairs_within, pair_files=self.parent_files("pairs")))
+        counts = imported_pair_statistics(self.current_files("pairs"))
+        record = self.manifest.get(PAIR_STAGE, PairRecord)
+        self.manifest.put(record.model_copy(update={"counts": counts}))
+        self.manifest.rows.pairs = counts.pairs
+
+    def add_pairs(self, make_pairs: Callable[[Path], pa.Table]) -> None:
+        """Replace the parent's pairs by the pairs that ``make_pairs`` selects from each file."""
         if has_imported_pairs(self.manifest):
             log.warning(
-                "the new dataset does not have the imported pairs, because its solutions have "
-                "changed. Train on the imported dataset for them."
+                "the new pairs replace the imported pairs. Train on the dataset "
+                f"{self.parent_root} for the imported ones."
             )
+        self._drop_pairs()
+        self._write_pairs(make_pairs)
+
+    def _drop_pairs(self) -> None:
+        """Leave out the parent's pairs."""
         self.paths = [path for path in self.paths if not path.startswith("pairs/")]
         self.manifest.rows.pairs = 0
         self.manifest.remove_writers({"pairs"})
 
-    def add_pairs(self, make_pairs: Callable[[Path], pa.Table]) -> None:
-        """Replace the parent's pairs by the pairs that ``make_pairs`` selects from each file."""
+    def _write_pairs(self, make_pairs: Callable[[Path], pa.Table]) -> None:
+        """Write the pairs that ``make_pairs`` returns for each file of solutions."""
+        self.paths = [path for path in self.paths if not path.startswith("pairs/")]
         solution_files = self.current_files("solutions")
-        self.drop_pairs()
         self.progress.phase("pair", len(solution_files))
         for i, file in enumerate(solution_files):
             path = f"pairs/train-{i:05d}-of-{len(solution_files):05d}.parquet"

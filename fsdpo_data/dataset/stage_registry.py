@@ -1,8 +1,8 @@
 """The registered stages: one entry per stage, with everything that the program asks about it.
 
-The module of a stage registers its entry. Each entry becomes a command of the command line, and a
-method of :class:`~fsdpo_data.api.Dataset`. ``merge`` reads whether the stage has shards, and cards
-show the stage's row.
+The module of a stage registers its entry. An entry with options becomes a command of the command
+line, and a method of :class:`~fsdpo_data.api.Dataset`. ``merge`` reads whether the stage has
+shards, and cards show the stage's row.
 """
 
 from __future__ import annotations
@@ -38,10 +38,13 @@ Distribution: TypeAlias = list[tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StageDescription(Generic[RecordT]):
-    """What cards and summaries say about the entry of a stage in a manifest."""
+class StageEntry(Generic[StageOptionsT, RecordT]):
+    """A registered stage.
 
-    name: str  #: Name of the entry in the manifest.
+    A stage without a command, such as the sampling of a build, has no class of options.
+    """
+
+    name: str  #: Name of the stage's entry in the manifest, and of its command.
     record: type[RecordT] = RawRecord  # type: ignore[assignment]  #: Model of the entry.
     #: Row of the card's table, as a Jinja template. Its variables are the options of the entry.
     card_row: str = ""
@@ -53,16 +56,12 @@ class StageDescription(Generic[RecordT]):
     #: Function that returns the distributions of the card by title, from the entry, the directory
     #: and the manifest; None for no distribution.
     plot: Callable[[RecordT, Path, Manifest], Mapping[str, Distribution]] | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StageEntry(StageDescription[RecordT], Generic[StageOptionsT, RecordT]):
-    """A registered stage with a command. Its ``name`` is also the name of the command."""
-
-    #: Class of the options. Its docstring is the help; a field ``shard`` means that it has shards.
-    options_class: type[StageOptionsT]
-    #: Function that checks the options against the dataset, resolves models and returns the stage.
-    make_stage: Callable[[StageOptionsT], Stage]
+    #: Class of the options; None for a stage without a command. Its docstring is the help; a field
+    #: ``shard`` means that the stage has shards.
+    options_class: type[StageOptionsT] | None = None
+    #: Function that checks the options against the dataset, resolves models and returns the stage;
+    #: None for a stage without a command.
+    make_stage: Callable[[StageOptionsT], Stage] | None = None
     #: Function that returns a text for the terminal from the new manifest; None for no text.
     describe_result: Callable[[Manifest], str] | None = None
     #: Function that returns the stage of each new dataset, by directory; the directory ``out`` is
@@ -74,26 +73,37 @@ class StageEntry(StageDescription[RecordT], Generic[StageOptionsT, RecordT]):
     #: Words of the command that usually comes next; ``name=value`` stands for an option.
     next_command: Sequence[str] = ("fsdpo-data", "inspect", NEW_DATASET)
 
+    def __post_init__(self) -> None:
+        if (self.options_class is None) != (self.make_stage is None):
+            raise TypeError(
+                f"the stage {self.name!r} has only one of options_class and make_stage. A command "
+                "needs both."
+            )
+
     def stages(self, options: StageOptionsT, progress: Progress) -> Mapping[Path, Stage]:
         """Return the stage of each new dataset, by directory; the directory ``out`` is the last."""
         if self.make_stages is not None:
             return self.make_stages(options, progress)
+        if self.make_stage is None:
+            raise TypeError(f"the stage {self.name!r} has no command.")
         return {Path(options.out): self.make_stage(options)}
 
     @property
     def has_shards(self) -> bool:
         """Whether several jobs can share the work of the stage."""
-        return "shard" in self.options_class.model_fields
+        return self.options_class is not None and "shard" in self.options_class.model_fields
 
 
-#: The stages without a command of their own, such as the sampling of a build.
-STAGES_WITHOUT_COMMAND: Registry[StageDescription[Any]] = Registry(
-    "stage", StageDescription, package="fsdpo_data.stages"
-)
-#: The stages with a command. Each module of ``fsdpo_data.stages`` registers its own.
+#: The stages. Each module of ``fsdpo_data.stages`` registers its own.
 STAGES: Registry[StageEntry[Any, Any]] = Registry(
     "stage", StageEntry, group="fsdpo.stages", package="fsdpo_data.stages"
 )
+
+
+def command_names() -> list[str]:
+    """Return the names of the stages with a command, without importing more plug-ins."""
+    other_names = {entry.name for entry in STAGES.loaded_entries() if entry.options_class is None}
+    return [name for name in STAGES if name not in other_names]
 
 
 def stage_entry(options: StageOptionsT) -> StageEntry[StageOptionsT, Any]:
@@ -108,20 +118,20 @@ def stage_entry(options: StageOptionsT) -> StageEntry[StageOptionsT, Any]:
     raise TypeError(f"{type(options).__name__}: no stage is registered with these options.")
 
 
-def describe_stages(manifest: Manifest) -> Iterator[tuple[StageDescription[Any], Any]]:
-    """Yield the description and the entry of each known stage of a dataset, in their order."""
+def known_stages(manifest: Manifest) -> Iterator[tuple[StageEntry[Any, Any], Any]]:
+    """Yield each registered stage of a dataset with its record in the manifest, in their order."""
     for record in manifest.stages:
-        description = find_description(record.name)
-        if description is not None:
-            yield description, manifest.get(record.name, description.record)
+        stage = find_stage(record.name)
+        if stage is not None:
+            yield stage, manifest.get(record.name, stage.record)
 
 
 def plot_stages(root: Path, manifest: Manifest) -> dict[str, Distribution]:
     """Return the distributions of the stages' results, by title."""
     plots: dict[str, Distribution] = {}
-    for description, record in describe_stages(manifest):
-        if description.plot is not None:
-            plots |= description.plot(record, root, manifest)
+    for stage, record in known_stages(manifest):
+        if stage.plot is not None:
+            plots |= stage.plot(record, root, manifest)
     return plots
 
 
@@ -129,8 +139,8 @@ def describe_failures(failed: Mapping[str, int]) -> str:
     """Return the number of failed items of each stage."""
     texts = []
     for name, count in failed.items():
-        description = find_description(name)
-        items = description.failed_items if description else f"items of {name}"
+        stage = find_stage(name)
+        items = stage.failed_items if stage else f"items of {name}"
         texts.append(f"{count:,} {items}")
     return ", ".join(texts)
 
@@ -142,19 +152,17 @@ def card_rows(manifest: Manifest) -> list[str]:
     """
     rows = []
     for record in manifest.stages:
-        description = find_description(record.name)
-        if description is None:
+        stage = find_stage(record.name)
+        if stage is None:
             options = json.dumps(record.options, ensure_ascii=False)
             rows.append(f"| {record.name} | {code_span(options)} |")
-        elif description.card_row:
-            rows.append(render_text(description.card_row, record.options))
+        elif stage.card_row:
+            rows.append(render_text(stage.card_row, record.options))
     return rows
 
 
-def find_description(name: str) -> StageDescription[Any] | None:
-    """Return the description of a stage; None if it is not registered, or its plug-in is broken."""
-    if name in STAGES_WITHOUT_COMMAND:
-        return STAGES_WITHOUT_COMMAND[name]
+def find_stage(name: str) -> StageEntry[Any, Any] | None:
+    """Return the entry of a stage; None if it is not registered, or its plug-in is broken."""
     with contextlib.suppress(InputError):
         return STAGES.get(name)
     return None

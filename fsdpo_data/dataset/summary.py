@@ -19,7 +19,7 @@ from fsdpo_data.dataset.stage_records import (
     SampleRecord,
     SampleSettings,
 )
-from fsdpo_data.dataset.stage_registry import Row, describe_failures, describe_stages
+from fsdpo_data.dataset.stage_registry import Row, describe_failures, known_stages
 from fsdpo_data.models.prompts import TEMPLATES
 
 
@@ -32,9 +32,9 @@ def summary_rows(manifest: Manifest) -> list[Row]:
     if has_grades(manifest):
         rows.append(("step labels", _describe_labels(manifest.labels)))
     rows += _solution_rows(manifest)
-    for description, record in describe_stages(manifest):
-        if description.summarize is not None:
-            rows += description.summarize(record, manifest)
+    for stage, record in known_stages(manifest):
+        if stage.summarize is not None:
+            rows += stage.summarize(record, manifest)
     return rows
 
 
@@ -172,7 +172,7 @@ def dataset_warnings(manifest: Manifest) -> list[str]:
         warnings.append("no problem has correct and incorrect solutions to pair")
     if labelled and positive < labelled / 20:
         warnings.append("under 5 % of the step labels are positive")
-    for description, record in describe_stages(manifest):
-        if description.warn is not None:
-            warnings += description.warn(record)
+    for stage, record in known_stages(manifest):
+        if stage.warn is not None:
+            warnings += stage.warn(record)
     return warnings

@@ -17,7 +17,7 @@ from fsdpo_data.dataset import schema
 from fsdpo_data.dataset.manifest import FileEntry, Manifest, read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, scan_rows
 from fsdpo_data.dataset.stage_records import PAIR_STAGE, SAMPLE_STAGE, PairRecord, SampleRecord
-from fsdpo_data.dataset.stage_registry import describe_stages
+from fsdpo_data.dataset.stage_registry import known_stages
 from fsdpo_data.pairs.checks import find_violations
 
 
@@ -28,8 +28,8 @@ def validate(root: Path) -> Manifest:
         SchemaError: listing every violated invariant with examples, or naming an unreadable file.
     """
     manifest = read_manifest(root)
-    for _ in describe_stages(manifest):
-        pass  # each known entry is validated when it is read
+    for _ in known_stages(manifest):
+        pass  # each record is validated when it is read
     check_files(root, manifest.files)
     check_invariants(root, manifest)
     return manifest

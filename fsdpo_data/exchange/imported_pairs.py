@@ -7,12 +7,12 @@ from pathlib import Path
 
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.dataset.manifest import AnyRecord
+from fsdpo_data.dataset.pair_rows import join_pair_sides
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.dataset.stage_records import PAIR_STAGE
 from fsdpo_data.pairs.checks import ImportedPairSettings
 from fsdpo_data.pairs.statistics import imported_pair_statistics
-from fsdpo_data.stages.pair import join_pair_sides
 
 
 @dataclass(frozen=True)

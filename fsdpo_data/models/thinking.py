@@ -1,14 +1,24 @@
-"""Detection of thinking at the start of a solution, by the markers in ``thinking.toml``."""
+"""Detection of thinking at the start of a solution, by the markers in ``thinking.toml``.
 
+``fsdpo_data.grade`` needs this module, so it loads no more than the grader does.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fsdpo_data.answers.tables import read_toml
 from fsdpo_data.answers.thinking_span import NO_THINKING, ThinkingMarkers, ThinkingSpan
-from fsdpo_data.core.toml_tables import TomlTable
-from fsdpo_data.steps.segment import split_steps
+
+
+def _make_markers(name: str, *, tokens: Sequence[str] = (), **fields: Any) -> ThinkingMarkers:
+    """Return the markers in a row of the file."""
+    return ThinkingMarkers(name, tokens=tuple(tokens), **fields)
+
 
 #: Thinking markers by name, in the order of the file.
-THINKING_MARKERS = TomlTable(
-    __file__,
-    lambda name, tokens=(), **fields: ThinkingMarkers(name, tokens=tuple(tokens), **fields),
-)
+THINKING_MARKERS: Mapping[str, ThinkingMarkers] = {
+    name: _make_markers(name, **fields) for name, fields in read_toml(__file__).items()
+}
 _MAX_MARKER_CHARS = 40  #: Upper bound of the length of a marker.
 
 
@@ -23,7 +33,7 @@ def find_thinking(prompt: str, text: str, *, has_separate_reasoning: bool = Fals
     """
     prompt_end = prompt.rstrip()[-_MAX_MARKER_CHARS:]
     text_start = text.lstrip()[:_MAX_MARKER_CHARS]
-    for markers in THINKING_MARKERS.data.values():  # a plain dict, which iterates faster
+    for markers in THINKING_MARKERS.values():
         if span := markers.find(prompt_end, text_start, text):
             return span
     return ThinkingSpan(0, bool(text.strip())) if has_separate_reasoning else NO_THINKING
@@ -37,4 +47,6 @@ def split_solution(prompt: str, text: str, segmenter: str) -> list[str]:
         text: The text of the solution.
         segmenter: Full name of the segmenter, e.g. ``auto@1``.
     """
+    from fsdpo_data.steps.segment import split_steps
+
     return split_steps(text, find_thinking(prompt, text).end, segmenter)

@@ -28,9 +28,9 @@ from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageR
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.dataset.stage_registry import (
-    STAGES_WITHOUT_COMMAND,
+    STAGES,
     Row,
-    StageDescription,
+    StageEntry,
 )
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.engines.options import Resume
@@ -67,7 +67,7 @@ class OverlapSettings(FileModel):
     benchmarks: list[BenchmarkRef]  #: The benchmarks.
 
 
-class BenchmarkCounts(BenchmarkRef):
+class BenchmarkCounts(FileModel):
     """The overlap of the problems with one benchmark."""
 
     questions: int  #: Questions of the benchmark.
@@ -82,7 +82,7 @@ class OverlapCounts(StageCounts):
 
     problems: int  #: Problems that were compared.
     contaminated: int  #: Problems that overlap with a benchmark.
-    benchmarks: list[BenchmarkCounts]  #: The counts of each benchmark.
+    benchmarks: dict[str, BenchmarkCounts]  #: The counts of each benchmark, by its name.
 
 
 #: The entry of a comparison with benchmarks.
@@ -128,9 +128,9 @@ class OverlapReport:
             benchmarks=self._benchmark_counts(),
         )
 
-    def _benchmark_counts(self) -> list[BenchmarkCounts]:
-        """Return the counts of each benchmark."""
-        benchmark_counts = []
+    def _benchmark_counts(self) -> dict[str, BenchmarkCounts]:
+        """Return the counts of each benchmark, by its name."""
+        benchmark_counts = {}
         start = 0
         for benchmark in self.benchmarks:
             end = start + len(benchmark.questions)
@@ -138,24 +138,26 @@ class OverlapReport:
             start = end
             identical = pairs.filter("identical")
             equally_answered = pairs.filter("same_answer")
-            benchmark_counts.append(
-                BenchmarkCounts(
-                    name=benchmark.name,
-                    revision=benchmark.revision,
-                    questions=len(benchmark.questions),
-                    matched_questions=pairs["benchmark"].n_unique(),
-                    problems=len({self.problems[index].id for index in pairs["training"]}),
-                    exact_questions=identical["benchmark"].n_unique(),
-                    same_answer=equally_answered["benchmark"].n_unique(),
-                )
+            benchmark_counts[benchmark.name] = BenchmarkCounts(
+                questions=len(benchmark.questions),
+                matched_questions=pairs["benchmark"].n_unique(),
+                problems=len({self.problems[index].id for index in pairs["training"]}),
+                exact_questions=identical["benchmark"].n_unique(),
+                same_answer=equally_answered["benchmark"].n_unique(),
             )
         return benchmark_counts
 
     def to_json_values(self) -> dict[str, Any]:
         """Return the settings, the counts and all pairs with both questions, as JSON values."""
+        settings = self.settings
+        counts = self.counts()
         return {
-            **self.settings.to_dict(),
-            **self.counts().to_dict(),
+            **settings.to_dict(),
+            **counts.to_dict(),
+            "benchmarks": [
+                {**benchmark.to_dict(), **counts.benchmarks[benchmark.name].to_dict()}
+                for benchmark in settings.benchmarks
+            ],
             "pairs": list(self._rows()),
         }
 
@@ -383,11 +385,9 @@ def _training_problems(options: DecontaminateOptions) -> Sequence[Problem]:
 def _summarize(record: OverlapRecord, manifest: Manifest) -> list[Row]:
     """Return the row of the summary."""
     counts = record.counts
-    names = ", ".join(benchmark.name for benchmark in counts.benchmarks)
+    names = ", ".join(counts.benchmarks)
     text = f"{counts.contaminated:,} of {counts.problems:,} problems overlap with {names}"
     return [("in benchmarks", text)]
 
 
-STAGES_WITHOUT_COMMAND.register(
-    StageDescription(name=OVERLAP_STAGE, record=OverlapRecord, summarize=_summarize)
-)
+STAGES.register(StageEntry(name=OVERLAP_STAGE, record=OverlapRecord, summarize=_summarize))

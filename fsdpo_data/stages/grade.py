@@ -2,8 +2,7 @@
 
 A dataset contains everything that grading needs, because the steps of a solution joined give its
 exact text. Step rewards stay unchanged. The outcome of a new verdict becomes the label of every
-step. Preference pairs depend on the old verdicts and are removed. A judge may decide the answers
-that the grader leaves undecided.
+step. A judge may decide the answers that the grader leaves undecided.
 """
 
 from __future__ import annotations
@@ -145,7 +144,7 @@ class GradeStage(Stage):
                 judge_stats = judge_session.stats()
                 judge_stats.accuracy_without_judge = counts.accuracy_of_grader()
                 cost = Cost(tokens=judge_stats.tokens, prm_calls=0, seconds=judge_stats.seconds)
-        draft.drop_pairs()
+        draft.update_pairs()
         _set_outcome_counts(manifest, counts.tally)
         recount_rewards(manifest, draft.current_files("solutions"))
         changes = counts.outcome_changes

@@ -11,10 +11,10 @@ from fsdpo_data.dataset.manifest import Manifest, StageCounts, StageRecord
 from fsdpo_data.dataset.plots import count_tenths
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage_registry import (
-    STAGES_WITHOUT_COMMAND,
+    STAGES,
     Distribution,
     Row,
-    StageDescription,
+    StageEntry,
 )
 
 IMPORT_STAGE = "import"  #: Name of the import of step labels.
@@ -57,6 +57,6 @@ def _plot(record: ImportRecord, root: Path, manifest: Manifest) -> dict[str, Dis
     return {"Steps by imported label": count_tenths(labels, pl.col("step_labels"))}
 
 
-STAGES_WITHOUT_COMMAND.register(
-    StageDescription(name=IMPORT_STAGE, record=ImportRecord, summarize=_summarize, plot=_plot)
+STAGES.register(
+    StageEntry(name=IMPORT_STAGE, record=ImportRecord, summarize=_summarize, plot=_plot)
 )

@@ -96,9 +96,10 @@ def run_shard(options: ShardedOptions, progress: Progress) -> str | Path:
             entry = stage_entry(local_options)
             command = entry.name
             out = Path(local_options.out)
-            stage = cast(ShardedStage, entry.make_stage(local_options))
+            [stage] = entry.stages(local_options, progress).values()
             source = Path(local_options.data)
-            derive_shard(source, out, stage, job, resume=options.resume, progress=progress)
+            sharded_stage = cast(ShardedStage, stage)
+            derive_shard(source, out, sharded_stage, job, resume=options.resume, progress=progress)
         # The merge may run on another machine, so the description keeps the URLs of the options.
         _write_shard_file(command, options, job, out)
     return options.out or out
@@ -177,8 +178,8 @@ def _finish_command(
         return run_build(command_options, progress)[1]
     with local_paths(command_options, progress) as local_options:
         source = Path(local_options.data)
-        stages = [STAGES[first_shard.command].make_stage(local_options)]
-        return derive_dataset(source, out, stages, resume=True, progress=progress)
+        stages = STAGES[first_shard.command].stages(local_options, progress)
+        return derive_dataset(source, out, [*stages.values()], resume=True, progress=progress)
 
 
 def _options_class(command: str) -> type[ShardedOptions]:
@@ -186,7 +187,7 @@ def _options_class(command: str) -> type[ShardedOptions]:
     if command == BUILD_COMMAND:
         return BuildOptions
     entry = STAGES[command]
-    if not entry.has_shards:
+    if entry.options_class is None or not entry.has_shards:
         raise KeyError(command)
     return entry.options_class
 

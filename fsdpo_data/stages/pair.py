@@ -18,8 +18,9 @@ from fsdpo_data.core.options import Option
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.benchmark_problems import AllowBenchmark, check_no_benchmark_problems
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest, read_manifest
+from fsdpo_data.dataset.pair_rows import join_pair_sides
 from fsdpo_data.dataset.plots import count_tenths
-from fsdpo_data.dataset.schema import arrow_schema, scan_rows
+from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
 from fsdpo_data.dataset.stage_records import PAIR_STAGE, PairRecord
 from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
@@ -108,38 +109,6 @@ def _no_pairs_message(solutions: pl.LazyFrame, source: Path, spec: PairSpec) -> 
 def pair_table(file: Path, spec: PairSpec) -> pa.Table:
     """Return the rows of ``pairs`` from one file of solutions."""
     return join_pair_sides(file, choose_pairs(scan_rows("solutions", [file]), spec))
-
-
-def join_pair_sides(file: Path, pairs: pl.LazyFrame) -> pa.Table:
-    """Return the rows of ``pairs`` with both sides.
-
-    Args:
-        file: A file of solutions.
-        pairs: Columns ``chosen`` and ``rejected``, which are row numbers in this file.
-    """
-    sides = (
-        scan_rows("solutions", [file])
-        .with_row_index("row")
-        .select(
-            "row",
-            "problem_id",
-            "prompt",
-            id="solution_id",
-            text=pl.col("completions").list.join(""),
-            steps="completions",
-            rewards="step_rewards",
-        )
-    )
-    pairs = pairs.rename({"chosen": "chosen_row", "rejected": "rejected_row"})
-    pairs = pairs.with_row_index("order")
-    for side in ("chosen", "rejected"):
-        columns = {name: f"{side}_{name}" for name in ("id", "steps", "rewards")}
-        side_columns = sides.rename({**columns, "text": side})
-        if side == "rejected":
-            side_columns = side_columns.drop("problem_id", "prompt")
-        pairs = pairs.join(side_columns, left_on=f"{side}_row", right_on="row")
-    schema = arrow_schema("pairs")
-    return collect_rows(pairs.sort("order")).select(schema.names).to_arrow().cast(schema)
 
 
 class StepPairOptions(ContinuationOptions):

@@ -4,7 +4,7 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
@@ -50,7 +50,7 @@ from fsdpo_data.dataset.stage_records import (
     problem_record,
     problem_settings,
 )
-from fsdpo_data.dataset.stage_registry import STAGES_WITHOUT_COMMAND, StageDescription
+from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.samplers import (
     PromptFailure,
@@ -313,37 +313,24 @@ def sample_missing(
     progress.phase("load the model", 1)
     sampler = make_sampler()
     progress.phase(phase, len(keys), done=finished_count)
-
-    def stream_prompts(prompts: Sequence[str]) -> Iterator[PromptOutcome]:
-        if failures.policy.stops_at_first:
-            outcomes = map(refuse_full_context, stream(sampler, prompts, sampling))
-            return raise_failures(outcomes)
-        return map(refuse_full_context, stream_outcomes(sampler, prompts, sampling))
-
-    writer = _RecordWriter(run, failures, on_new_records)
+    writer = _RecordWriter(run, failures, progress, on_new_records)
     while batch := list(islice(prompts, batch_size)):
         batch = [item for item in batch if is_retried or item[0] not in failures]
-        missing_keys = {key for key, _ in batch if key not in run.line_spans}
-        if not missing_keys:
+        if all(key in run.line_spans for key, _ in batch):
             continue
-        last_save = time.monotonic()
-        try:
-            for outcome in stream_prompts([prompt for _, prompt in batch]):
-                key, prompt = batch[outcome.prompt_index]
-                if key not in missing_keys:
-                    continue
-                if isinstance(outcome, PromptFailure):
-                    failures.add(key, outcome.error)
-                    progress.advance(1)
-                    continue
-                writer.add(key, prompt, outcome.completions)
-                progress.advance(1, _count_tokens(outcome.completions))
-                if time.monotonic() - last_save > SAVE_INTERVAL_SECONDS:
-                    writer.save()
-                    last_save = time.monotonic()
-        finally:  # also save the records that finished before Ctrl-C or the failure of a server
-            writer.save()
+        batch_prompts = [prompt for _, prompt in batch]
+        writer.write(batch, _sample_batch(sampler, batch_prompts, sampling, failures.policy))
         failures.check_engine(has_finished_items=bool(run.line_spans))
+
+
+def _sample_batch(
+    sampler: Sampler, prompts: Sequence[str], sampling: SamplingSpec, policy: FailurePolicy
+) -> Iterator[PromptOutcome]:
+    """Yield the outcome of each prompt as it finishes; raise a failure if the policy says so."""
+    if policy.stops_at_first:
+        outcomes = map(refuse_full_context, stream(sampler, prompts, sampling))
+        return raise_failures(outcomes)
+    return map(refuse_full_context, stream_outcomes(sampler, prompts, sampling))
 
 
 def _count_tokens(completions: Sequence[Completion]) -> int:
@@ -354,30 +341,61 @@ def _count_tokens(completions: Sequence[Completion]) -> int:
 
 
 class _RecordWriter:
-    """Finished records that are not written yet.
+    """Writes the records of batches as they finish.
 
     Args:
         run: The run directory.
         failures: The failed prompts, which are written after the records.
+        progress: Receives the number of finished records and tokens.
         on_new_records: Called once, before the first records are written.
     """
 
     def __init__(
-        self, run: RunDir, failures: FailureLog, on_new_records: Callable[[], None]
+        self,
+        run: RunDir,
+        failures: FailureLog,
+        progress: Progress,
+        on_new_records: Callable[[], None],
     ) -> None:
         self._run = run
         self._failures = failures
+        self._progress = progress
         self._on_new_records = on_new_records
         self._has_written = False
         self._unsaved: list[tuple[str, str, Sequence[Completion]]] = []
 
-    def add(self, key: str, prompt: str, completions: Sequence[Completion]) -> None:
-        """Add the record of a prompt."""
-        self._unsaved.append((key, prompt, completions))
-        self._failures.resolve(key)
+    def write(self, batch: Sequence[tuple[str, str]], outcomes: Iterable[PromptOutcome]) -> None:
+        """Write the records of a batch that the run does not have yet.
 
-    def save(self) -> None:
-        """Write the added records and the failed prompts."""
+        Args:
+            batch: Ids and prompts.
+            outcomes: The outcomes of the prompts, in the order in which they finish.
+        """
+        missing_keys = {key for key, _ in batch if key not in self._run.line_spans}
+        last_save = time.monotonic()
+        try:
+            for outcome in outcomes:
+                key, prompt = batch[outcome.prompt_index]
+                if key in missing_keys:
+                    self._add(key, prompt, outcome)
+                if time.monotonic() - last_save > SAVE_INTERVAL_SECONDS:
+                    self._save()
+                    last_save = time.monotonic()
+        finally:  # also save the records that finished before Ctrl-C or the failure of a server
+            self._save()
+
+    def _add(self, key: str, prompt: str, outcome: PromptOutcome) -> None:
+        """Keep the record or the failure of a prompt for the next save."""
+        if isinstance(outcome, PromptFailure):
+            self._failures.add(key, outcome.error)
+            self._progress.advance(1)
+            return
+        self._unsaved.append((key, prompt, outcome.completions))
+        self._failures.resolve(key)
+        self._progress.advance(1, _count_tokens(outcome.completions))
+
+    def _save(self) -> None:
+        """Write the kept records and the failed prompts."""
         records = self._unsaved.copy()
         # Clear first: if Ctrl-C interrupts the write, the samples are drawn again, not written
         # twice.
@@ -413,16 +431,7 @@ def seal_samples(
         sample_counts: Number of samples by problem id; None if every problem has as many.
         label_counts: Counts of imported step labels; None without them.
     """
-    root = run.path
-    with store_errors(root, saved_problems=len(run.line_spans)):
-        for name in ("problems", "solutions"):
-            shutil.rmtree(root / name, ignore_errors=True)
-            (root / name).mkdir()
-        rows = "".join(json.dumps(asdict(row)) + "\n" for row in source.quarantined_rows)
-        write_atomic(root / QUARANTINE_FILE, rows.encode())
-    problems_path = "problems/train-00000-of-00001.parquet"
-    write_parquet(problems_table(source.problems), root / problems_path)
-    files = [FileEntry.from_file(root, problems_path, len(source.problems))]
+    files = [_write_problems(run, source)]
     tally = Tally()
     tasks = _shard_tasks(run, spec, source.problems, sample_counts or {})
     progress.phase("annotate", len(tasks))
@@ -431,6 +440,7 @@ def seal_samples(
         tally.add(counts)
         progress.advance(1)
     n_failed = sum(problem.id not in run.line_spans for problem in source.problems)
+    solution_files = [run.path / file.path for file in files[1:]]
     records: list[AnyRecord] = [
         problem_record(source),
         SampleRecord(
@@ -442,26 +452,41 @@ def seal_samples(
         GradeRecord(name=GRADE_STAGE, options=spec.grade, writes=["outcome"], counts=GradeCounts()),
     ]
     if spec.score is not None:
-        rewards = reward_statistics([root / file.path for file in files[1:]])
-        rewards.format_evidence = format_evidence
-        records.append(
-            ScoreRecord(
-                name=SCORE_STAGE, options=spec.score, writes=["step_rewards"], counts=rewards
-            )
-        )
+        records.append(_search_record(spec.score, solution_files, format_evidence))
     if spec.step_labels is not None and label_counts is not None:
-        records.append(
-            ImportRecord(
-                name=IMPORT_STAGE,
-                options=spec.step_labels,
-                writes=["step_labels"],
-                counts=label_counts,
-            )
-        )
+        records.append(_import_record(spec.step_labels, label_counts))
     manifest = make_manifest(records, files=files, tally=tally)
     progress.phase("validate", 1)
-    seal_dataset(root, manifest, dataset_card, saved_problems=len(run.line_spans))
+    seal_dataset(run.path, manifest, dataset_card, saved_problems=len(run.line_spans))
     progress.advance(1)
+
+
+def _write_problems(run: RunDir, source: ProblemSet) -> FileEntry:
+    """Write the problems and the quarantined rows, and remove the files of an earlier session."""
+    root = run.path
+    with store_errors(root, saved_problems=len(run.line_spans)):
+        for name in ("problems", "solutions"):
+            shutil.rmtree(root / name, ignore_errors=True)
+            (root / name).mkdir()
+        rows = "".join(json.dumps(asdict(row)) + "\n" for row in source.quarantined_rows)
+        write_atomic(root / QUARANTINE_FILE, rows.encode())
+    path = "problems/train-00000-of-00001.parquet"
+    write_parquet(problems_table(source.problems), root / path)
+    return FileEntry.from_file(root, path, len(source.problems))
+
+
+def _search_record(
+    settings: ScoreSettings, solution_files: list[Path], format_evidence: str
+) -> ScoreRecord:
+    """Return the entry of the step rewards that a search has computed."""
+    counts = reward_statistics(solution_files)
+    counts.format_evidence = format_evidence
+    return ScoreRecord(name=SCORE_STAGE, options=settings, writes=["step_rewards"], counts=counts)
+
+
+def _import_record(settings: ImportSettings, counts: ImportCounts) -> ImportRecord:
+    """Return the entry of imported step labels."""
+    return ImportRecord(name=IMPORT_STAGE, options=settings, writes=["step_labels"], counts=counts)
 
 
 def _shard_tasks(
@@ -496,9 +521,7 @@ def _shard_tasks(
     ]
 
 
-STAGES_WITHOUT_COMMAND.register(StageDescription(name=PROBLEMS_STAGE, record=ProblemsRecord))
-STAGES_WITHOUT_COMMAND.register(
-    StageDescription(
-        name=SAMPLE_STAGE, record=SampleRecord, failed_items="problems without samples"
-    )
+STAGES.register(StageEntry(name=PROBLEMS_STAGE, record=ProblemsRecord))
+STAGES.register(
+    StageEntry(name=SAMPLE_STAGE, record=SampleRecord, failed_items="problems without samples")
 )

@@ -112,9 +112,9 @@ class ScoreStage(Stage):
         )
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
-        """Score every file of solutions, and remove pairs that other rewards selected."""
+        """Score every file of solutions, and update the pairs."""
         self.run_shard(draft, UNSHARDED)
-        draft.drop_pairs()
+        draft.update_pairs()
         is_outcome_model = self.reward_model.settings.last_step_only
         aggregates = ["mean", "min", *([OUTCOME_AGGREGATE] if is_outcome_model else [])]
         counts = reward_statistics(draft.current_files("solutions"), aggregates)

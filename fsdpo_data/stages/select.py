@@ -460,9 +460,9 @@ class SelectStage(Stage):
                 selection.source.files("solutions"), solutions, draft.root, draft.progress
             ),
         ]
-        draft.drop_pairs()
         draft.paths = [file.path for file in files]
         draft.text_digests = {file.path: file.text_sha256 for file in files}
+        draft.update_pairs()
         update_manifest(draft.manifest, draft.current_files("solutions"), problems, solutions)
         return self.make_record(selection.counts)
 

@@ -55,7 +55,7 @@ class MadeUpRewards(Stage):
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         draft.rewrite_config("solutions", "score", self._add_rewards)
-        draft.drop_pairs()
+        draft.update_pairs()
         return self.make_record(reward_statistics(draft.current_files("solutions")))
 
     def _add_rewards(self, table: pa.Table) -> pa.Table:

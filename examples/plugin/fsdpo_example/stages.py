@@ -43,7 +43,7 @@ class UniformStage(Stage):
     def run(self, draft):
         """Rewrite the solutions, and count the rewards."""
         draft.rewrite_config("solutions", phase="uniform", transform=self._add_rewards)
-        draft.drop_pairs()
+        draft.update_pairs()
         return self.make_record(reward_statistics(draft.current_files("solutions")))
 
     def _add_rewards(self, table):

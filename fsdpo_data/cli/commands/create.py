@@ -95,9 +95,9 @@ def decontaminate(options: DecontaminateOptions) -> None:
     """Compare problems with benchmarks, and print the overlap."""
     with progress() as progress_bar:
         report = run_decontaminate(options, progress_bar)
-    for counts in report.counts().benchmarks:
+    for name, counts in report.counts().benchmarks.items():
         typer.echo(
-            f"{counts.name}: {counts.matched_questions:,} of {counts.questions:,} "
+            f"{name}: {counts.matched_questions:,} of {counts.questions:,} "
             f"questions overlap with {counts.problems:,} problems; "
             f"{counts.exact_questions:,} are identical, "
             f"{counts.same_answer:,} have the same answer"

@@ -67,8 +67,18 @@ print("loaded:", *sys.modules, file=sys.stderr)
     roots = {name.partition(".")[0] for name in modules}
     allowed = {"fsdpo_data", *EDITABLE_INSTALL, *sys.stdlib_module_names}
     assert {name for name in roots if not name.startswith("_")} <= allowed
-    packages = {name.split(".")[1] for name in modules if name.startswith("fsdpo_data.")}
-    assert packages == {"answers", "core", "grading", "models", "steps"}
+    ours = {name for name in modules if name.startswith("fsdpo_data.")}
+    grader = {name for name in ours if name.startswith("fsdpo_data.answers")}
+    assert ours - grader == {
+        "fsdpo_data.core",
+        "fsdpo_data.core.errors",
+        "fsdpo_data.grading",
+        "fsdpo_data.grading.response",
+        "fsdpo_data.models",
+        "fsdpo_data.models.thinking",
+    }
+    assert "fsdpo_data.answers.grader" in grader
+    assert "fsdpo_data.answers.comparison.worker" not in grader  # only sympy's process needs it
 
 
 def test_the_check_sees_what_is_loaded() -> None:

@@ -185,7 +185,7 @@ def report_overlaps(data: Path, train: list[str], *benchmarks: str) -> OverlapRe
 
 
 def exact_counts(report: OverlapReport) -> list[int]:
-    return [counts.exact_questions for counts in report.counts().benchmarks]
+    return [counts.exact_questions for counts in report.counts().benchmarks.values()]
 
 
 def test_gsm8k_and_math_train(data: Path) -> None:
@@ -196,7 +196,7 @@ def test_gsm8k_and_math_train(data: Path) -> None:
     report = report_overlaps(data, ["train/gsm8k/train.jsonl", "train/math"], *bench)
     # Two questions of MATH differ in white space only, and GSM-IC begins from GSM8K train.
     assert exact_counts(report) == [2, 0, 0, 0, 1000, 0, 0]
-    math, *_, base, two_steps, more_steps = report.counts().benchmarks
+    math, *_, base, two_steps, more_steps = report.counts().benchmarks.values()
     assert math.same_answer >= 2
     assert base.same_answer == 1000
     assert two_steps.problems + more_steps.problems >= 90  # of 100 base problems
@@ -225,7 +225,7 @@ def test_prm800k_contains_math_test_questions(data: Path, tmp_path: Path) -> Non
     tests = [str(data / f"benchmarks/{name}/test.jsonl") for name in ("math", "math500")]
     report = find_overlaps(problems, tests)
     assert len(problems) == 5 and len(report.clean_problems) == 1  # a sixth has no answer
-    math, math500 = report.counts().benchmarks
+    math, math500 = report.counts().benchmarks.values()
     assert math.exact_questions == math.same_answer == math500.exact_questions == 4
 
 
@@ -241,6 +241,9 @@ def test_the_command_writes_clean_rows_and_a_report(
     assert command(monkeypatch, *arguments) == 0
     assert "1 of 2 problems are contaminated, 1 are clean" in capsys.readouterr().out
     assert [problem.question for problem in load_problems([str(clean)]).problems] == ["1 + 1?"]
+    [counts] = json.loads(report.read_text())["benchmarks"]
+    assert (counts["name"], counts["problems"]) == (tmp_path.name, 1)
+    assert counts["revision"] == f"sha256:{file_sha256(bench)}"
     (pair,) = json.loads(report.read_text())["pairs"]
     assert pair["overlap"] == 1.0 and pair["same_answer"] and pair["row"] == 1
 
@@ -249,7 +252,7 @@ def test_a_gold_of_zero_is_compared(tmp_path: Path) -> None:
     bench = tmp_path / "bench.jsonl"
     bench.write_text(json.dumps({"question": LONG, "answer": 0}) + "\n")
     report = find_overlaps([Problem(LONG, "0", "train", "train")], [str(bench)])
-    assert report.counts().benchmarks[0].same_answer == 1
+    assert report.counts().benchmarks["bench"].same_answer == 1
 
 
 def test_unused_rows_are_reported_and_inputs_are_not_overwritten(
@@ -311,11 +314,12 @@ def test_the_result_is_in_the_manifest_and_the_card(
     assert (contamination["problems"], contamination["contaminated"]) == (3, 3)
     options = stage_options(manifest, "decontaminate")
     assert (options["ngram"], options["method"]) == (4, "template@1")
-    assert [benchmark["name"] for benchmark in contamination["benchmarks"]] == ["near", "far away"]
-    assert contamination["benchmarks"][0]["revision"] == f"sha256:{file_sha256(near)}"
+    assert [benchmark["name"] for benchmark in options["benchmarks"]] == ["near", "far away"]
+    assert options["benchmarks"][0]["revision"] == f"sha256:{file_sha256(near)}"
     counts = ("questions", "matched_questions", "exact_questions", "same_answer", "problems")
-    assert [contamination["benchmarks"][0][name] for name in counts] == [1, 1, 1, 0, 3]
-    assert [contamination["benchmarks"][1][name] for name in counts] == [1, 0, 0, 0, 0]
+    by_name = contamination["benchmarks"]
+    assert [by_name["near"][name] for name in counts] == [1, 1, 1, 0, 3]
+    assert [by_name["far away"][name] for name in counts] == [1, 0, 0, 0, 0]
     assert manifest["digest"] == manifest["parent"] == validate(dataset).digest
     assert (out / "pairs").exists()
 
@@ -399,7 +403,7 @@ def test_questions_in_several_files_are_counted_by_question(tmp_path: Path) -> N
         Problem(question, str(index), "mine", "train") for index, question in enumerate(questions)
     ]
     report = find_overlaps(problems, [f"many={folder}"], overlap=1.0)
-    [counts] = report.counts().benchmarks
+    [counts] = report.counts().benchmarks.values()
     assert counts.questions == counts.exact_questions == counts.same_answer == 3
     assert counts.matched_questions == counts.problems == 3
     identical_files = {row["file"] for row in report.to_json_values()["pairs"] if row["identical"]}

@@ -23,7 +23,14 @@ from fsdpo_data.core.registry import Registry
 from fsdpo_data.dataset.manifest import Manifest, RawRecord, read_manifest
 from fsdpo_data.dataset.schema import replace_column
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
-from fsdpo_data.dataset.stage_registry import STAGES, StageEntry, card_rows, stage_entry
+from fsdpo_data.dataset.stage_registry import (
+    STAGES,
+    StageEntry,
+    card_rows,
+    command_names,
+    known_stages,
+    stage_entry,
+)
 from fsdpo_data.stages.grade import GradeOptions
 
 
@@ -42,13 +49,36 @@ def add_stage(manifest: Manifest, name: str, **options: object) -> Manifest:
 def test_every_stage_is_a_command_and_a_method(dataset: Path) -> None:
     opened = fd.open_dataset(dataset)
     group = typer.main.get_command(app)
-    assert {"grade", "label", "pair", "score"} <= set(STAGES)
-    for name, entry in STAGES.items():
+    assert {"grade", "label", "pair", "score"} <= set(command_names())
+    for name in command_names():
+        entry = STAGES[name]
         assert name in group.commands  # type: ignore[attr-defined]
         assert callable(getattr(opened, name.replace("-", "_")))
+        assert entry.options_class is not None
         assert stage_entry(entry.options_class.__new__(entry.options_class)) is entry
     assert all(STAGES[name].has_shards for name in ("label", "score"))
     assert not any(STAGES[name].has_shards for name in ("grade", "pair"))
+
+
+def test_a_stage_without_options_is_neither_a_command_nor_a_method(
+    dataset: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [stage.name for stage, _ in known_stages(read_manifest(dataset))]
+    assert names == ["problems", "sample", "grade"]
+    assert "sample" in STAGES and "sample" not in command_names()
+    code, _, err = run(capsys, "sample", str(dataset), "--out", "new")
+    assert code == 2 and "No such command 'sample'" in err
+    opened = fd.open_dataset(dataset)
+    assert "sample" not in dir(opened)
+    with pytest.raises(AttributeError, match="no attribute or stage 'sample'"):
+        _ = opened.sample  # type: ignore[attr-defined]
+
+
+def test_a_command_needs_options_and_a_stage() -> None:
+    with pytest.raises(TypeError, match="only one of options_class and make_stage"):
+        StageEntry(name="polish", options_class=StageOptions)
+    with pytest.raises(TypeError, match="'sample' has no command"):
+        STAGES["sample"].stages(StageOptions(data="a", out="b"), NO_PROGRESS)
 
 
 def test_the_method_of_a_plugin_stage_is_listed_and_documented(

@@ -1,0 +1,63 @@
+"""The rows of ``pairs``, which repeat the texts, steps and rewards of both solutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from fsdpo_data.core.lazy import pa, pl
+from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.dataset.schema import arrow_schema, scan_rows
+
+
+def pairs_within(file: Path, pair_files: Sequence[Path]) -> pa.Table:
+    """Return the pairs whose two solutions are in a file of solutions.
+
+    Everything but the choice of the pairs comes from ``file``, such as the step rewards.
+
+    Args:
+        file: A file of solutions.
+        pair_files: Files of pairs, also of solutions in other files.
+    """
+    pairs = scan_rows("pairs", pair_files).select("chosen_id", "rejected_id")
+    rows = scan_rows("solutions", [file]).select("solution_id").with_row_index("row")
+    for side in ("chosen", "rejected"):
+        pairs = pairs.join(
+            rows.rename({"row": side}),
+            left_on=f"{side}_id",
+            right_on="solution_id",
+            maintain_order="left",
+        )
+    return join_pair_sides(file, pairs.select("chosen", "rejected"))
+
+
+def join_pair_sides(file: Path, pairs: pl.LazyFrame) -> pa.Table:
+    """Return the rows of ``pairs`` with both sides.
+
+    Args:
+        file: A file of solutions.
+        pairs: Columns ``chosen`` and ``rejected``, which are row numbers in this file.
+    """
+    sides = (
+        scan_rows("solutions", [file])
+        .with_row_index("row")
+        .select(
+            "row",
+            "problem_id",
+            "prompt",
+            id="solution_id",
+            text=pl.col("completions").list.join(""),
+            steps="completions",
+            rewards="step_rewards",
+        )
+    )
+    pairs = pairs.rename({"chosen": "chosen_row", "rejected": "rejected_row"})
+    pairs = pairs.with_row_index("order")
+    for side in ("chosen", "rejected"):
+        columns = {name: f"{side}_{name}" for name in ("id", "steps", "rewards")}
+        side_columns = sides.rename({**columns, "text": side})
+        if side == "rejected":
+            side_columns = side_columns.drop("problem_id", "prompt")
+        pairs = pairs.join(side_columns, left_on=f"{side}_row", right_on="row")
+    schema = arrow_schema("pairs")
+    return collect_rows(pairs.sort("order")).select(schema.names).to_arrow().cast(schema)
