@@ -1,7 +1,7 @@
 """Supervised fine-tuning on prompt/completion rows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from fsdpo_train.sft.data import SftData, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import (
     can_share_prompts,
-    collate_rows,
+    collate_tokens,
     completion_inputs,
     pack_rows,
     pad_to_world_size,
@@ -87,15 +87,18 @@ def train_sft(config: SftConfig) -> SftReport:
         )
         packs = pack_rows(encoded.rows, config)
         # A padding row consists of its prompt, so it has no completion tokens and no loss.
-        padding_prompt_length = len(packs[0].input_ids)
+        first_solution = packs[0].solution
+        padding = replace(first_solution, prompt_length=len(first_solution.input_ids))
         trainer = SftTrainer(
             config,
             share_prompt,
             model=add_lora_adapters(model, config.lora, "CAUSAL_LM"),
             args=arguments,
-            train_dataset=pad_to_world_size(packs, arguments, n_prompt=padding_prompt_length),
+            train_dataset=pad_to_world_size(packs, arguments, solution=padding),
             processing_class=tokenizer,
-            data_collator=lambda batch: collate_rows(batch, tokenizer.pad_token_id),
+            data_collator=lambda batch: collate_tokens(
+                [row.solution for row in batch], tokenizer.pad_token_id
+            ),
         )
         run_trainer(trainer, config, identity)
         return finish_run(
@@ -107,7 +110,7 @@ def train_sft(config: SftConfig) -> SftReport:
             rows=len(encoded.rows),
             too_long=encoded.too_long,
             unusable=encoded.unusable,
-            tokens=sum(row.length - row.n_prompt for row in encoded.rows),
+            tokens=sum(row.solution.completion_length for row in encoded.rows),
         )
 
 

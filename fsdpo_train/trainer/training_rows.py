@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    import numpy as np
+    from fsdpo_data.engines.step_tokens import EncodedSolution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +21,7 @@ class TrainingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompletionRow(TrainingRow):
-    """The tokens of a prompt and a completion."""
+class SolutionRow(TrainingRow):
+    """A row of one solution."""
 
-    input_ids: np.ndarray | Sequence[int]  #: Token ids of the prompt and the completion.
-    n_prompt: int  #: Number of tokens of the prompt.
+    solution: EncodedSolution  #: The tokens of the prompt and the solution.

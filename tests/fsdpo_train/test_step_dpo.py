@@ -161,7 +161,7 @@ def pair_tokens(folder: Path, rows: list[dict[str, Any]], tokenizer: Any) -> lis
     for located_row in located_rows:
         groups = group_by_prompt([located_row], PREFERENCE_LOSSES["step-dpo"])
         [group], _ = tokenize_groups(groups, tokenizer, 4096)
-        token_ids += [solution.input_ids for solution in group.tokens]
+        token_ids += [solution.tokens.input_ids.tolist() for solution in group.solutions]
     return token_ids
 
 
