@@ -146,10 +146,8 @@ def dpo_options(options: argparse.Namespace) -> dict[str, Any]:
     head_chunks = {"no chunked head": 2**31, "chunked head": options.head_chunk}
     if variant == "no unique solutions":
         # The trainer calls this function before training, so it can also split the groups.
-        reference_logprobs = train.reference_logprobs
-        train.reference_logprobs = lambda groups, *args, **kwargs: separate_pairs(
-            groups, reference_logprobs(groups, *args, **kwargs)
-        )
+        add_reference = train.add_reference
+        train.add_reference = lambda *args, **kwargs: separate_pairs(add_reference(*args, **kwargs))
     return dict(
         data=options.folder / "pairs.jsonl",
         out=options.folder / variant,

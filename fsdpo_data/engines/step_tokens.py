@@ -14,6 +14,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
+import numpy as np
 from torch import Tensor
 from transformers import PreTrainedTokenizerBase
 
@@ -29,15 +30,13 @@ PROMPT_STEP_ID = -1  #: The step id of prompt tokens.
 _MAX_QUOTED_CHARS = 80  #: Characters of a step in an error message.
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class EncodedSolution:
-    """A prompt and the steps of a solution as token ids."""
+    """A prompt and the steps of a solution as token ids, for training and for scoring."""
 
-    #: Token ids of the prompt and the steps, and the end-of-sequence token if requested.
-    input_ids: list[int]
-    #: The step of each token: ``PROMPT_STEP_ID`` for prompt tokens, else the index of the step in
-    #: which the token starts. The end-of-sequence token belongs to the last step.
-    step_ids: list[int]
+    #: Token ids of the prompt and the steps, and the end-of-sequence token if requested (int32).
+    input_ids: np.ndarray
+    prompt_length: int  #: Number of prompt tokens.
     #: The score position of each step, where its reward is read: the position in ``input_ids`` of
     #: the last token that starts inside the step. The end-of-sequence token is never a score
     #: position, so a step scores the same with and without further steps.
@@ -50,9 +49,29 @@ class EncodedSolution:
         return self.n_steps - len(self.score_positions)
 
     @property
-    def prompt_length(self) -> int:
-        """Number of prompt tokens."""
-        return self.step_ids.index(0) if self.score_positions else len(self.input_ids)
+    def completion_start(self) -> int:
+        """Position of the first token that a model predicts after the prompt.
+
+        Without a prompt this is 1, because no token predicts the first one.
+        """
+        return max(1, self.prompt_length)
+
+    @property
+    def completion_length(self) -> int:
+        """Number of tokens from ``completion_start`` on."""
+        return len(self.input_ids) - self.completion_start
+
+    @property
+    def step_ids(self) -> np.ndarray:
+        """The step of each token.
+
+        ``PROMPT_STEP_ID`` for prompt tokens, else the first step with a score position at the token
+        or after it. The end-of-sequence token belongs to the last step.
+        """
+        step_ids = np.searchsorted(self.score_positions, np.arange(len(self.input_ids)))
+        step_ids = np.minimum(step_ids, len(self.score_positions) - 1)
+        step_ids[: self.prompt_length] = PROMPT_STEP_ID
+        return step_ids
 
 
 class _StepTokens(NamedTuple):
@@ -103,14 +122,13 @@ class StepTokenizer:
         # A text may end in the end-of-sequence token itself.
         if add_eos and steps and token_ids[-1] != self._eos_id:
             token_ids = [*token_ids, self._eos_id]
-            step_ids = [*step_ids, len(steps) - 1]
             lengths[-1] += 1
         max_step_tokens = len(token_ids) if max_length is None else max_length - len(prompt_ids)
         n_steps_kept = sum(length <= max_step_tokens for length in lengths)
         n_tokens = lengths[n_steps_kept - 1] if n_steps_kept else 0
         return EncodedSolution(
-            input_ids=[*prompt_ids, *token_ids[:n_tokens]],
-            step_ids=[PROMPT_STEP_ID] * len(prompt_ids) + step_ids[:n_tokens],
+            input_ids=np.array([*prompt_ids, *token_ids[:n_tokens]], np.int32),
+            prompt_length=len(prompt_ids),
             score_positions=[
                 len(prompt_ids) + position for position in score_positions[:n_steps_kept]
             ],

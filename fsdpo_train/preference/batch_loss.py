@@ -1,9 +1,19 @@
-"""The preference loss of a batch of solutions, with its metrics.
+r"""The preference loss of a batch of solutions, with its metrics.
 
-Name suffixes give the shapes: ``_S`` solutions, ``_T`` tokens, ``_K`` steps, ``_P`` pairs. A pair
-is two indices into the solutions. The T² pairs of a problem therefore cost 2T forward passes. The
-gradient of every loss is Σ_i c_i ∇F_i, with one sum F_i of log-probabilities per solution. Autograd
-adds the terms of a solution's pairs to its number c_i.
+A pair is two indices into the solutions of the batch. A solution is computed once, however many
+pairs contain it, so the T² pairs of a prompt cost 2T forward passes. The gradient has one
+coefficient c_i per solution and side:
+
+.. math:: ∇L = Σ_i c_i ∇F_i
+
+- F_i is the sum of the solution's log-probabilities, weighted as the chosen or as the rejected one.
+- c_i is the mean over all P pairs of ∂L_p/∂F_i. For losses with weights, a pair of margin m_p
+  adds −β·σ(−m_p)/P to the c_i of its chosen solution, and β·σ(−m_p)/P to its rejected one.
+
+No line computes the c_i. The indices ``chosen_P`` and ``rejected_P`` repeat F_i for each pair of a
+solution, and the backward pass of this indexing adds the terms of its pairs.
+
+Name suffixes give the shapes: ``_S`` solutions, ``_T`` tokens, ``_K`` steps, ``_P`` pairs.
 """
 
 import torch

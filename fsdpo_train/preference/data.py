@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution, StepTokenizer
+from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, StepTokenizer
 from fsdpo_train.losses.preference_losses import SolutionBatch
 from fsdpo_train.preference.pairs import PromptGroup
-from fsdpo_train.trainer.batching import collate_rows, completion_inputs, pad_rows
-from fsdpo_train.trainer.training_rows import CompletionRow, TrainingRow
+from fsdpo_train.trainer.batching import collate_tokens, completion_inputs, pad_rows
+from fsdpo_train.trainer.training_rows import TrainingRow
 
 
 def tokenize_groups(
@@ -56,31 +56,31 @@ def _tokenize_group(
     group: PromptGroup, step_tokenizer: StepTokenizer, max_length: int, counts: Counter[str]
 ) -> PromptGroup:
     """Return the group with the tokens of its usable pairs, and count used and dropped pairs."""
-    encoded = [
-        step_tokenizer.encode(
-            group.prompt, solution.steps, add_eos=solution.ends_with_eos, max_length=max_length
+    solutions = [
+        replace(
+            solution,
+            encoded=step_tokenizer.encode(
+                group.prompt, solution.steps, add_eos=solution.ends_with_eos, max_length=max_length
+            ),
         )
         for solution in group.solutions
     ]
-    fits = [not solution.truncated_steps for solution in encoded]
+    fits = [not solution.tokens.truncated_steps for solution in solutions]
     pairs = [
         (chosen, rejected) for chosen, rejected in group.pairs if fits[chosen] and fits[rejected]
     ]
     counts["long_solutions"] += len(fits) - sum(fits)
     counts["repeated_pairs"] += group.duplicate_pairs
     counts["long_pairs"] += len(group.pairs) - len(pairs)
-    usable_group = replace(group, tokens=encoded).restrict_to_pairs(pairs)
+    usable_group = replace(group, solutions=solutions).restrict_to_pairs(pairs)
     if pairs:
         counts["prompts"] += 1
         counts["solutions"] += len(usable_group.solutions)
         counts["pairs"] += len(pairs)
-        counts["tokens"] += sum(map(completion_length, usable_group.tokens))
+        counts["tokens"] += sum(
+            solution.tokens.completion_length for solution in usable_group.solutions
+        )
     return usable_group
-
-
-def completion_length(solution: EncodedSolution) -> int:
-    """Return the number of tokens after the prompt."""
-    return len(solution.input_ids) - solution.prompt_length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,8 +113,8 @@ def training_rows(groups: Sequence[PromptGroup], shuffle: str) -> list[PairRow]:
 def _row_length(group: PromptGroup, pairs: Sequence[tuple[int, int]]) -> int:
     """Return the number of tokens of the prompt and of all different solutions in ``pairs``."""
     indices = {index for pair in pairs for index in pair}
-    tokens = [group.tokens[index] for index in indices]
-    return tokens[0].prompt_length + sum(map(completion_length, tokens))
+    tokens = [group.solutions[index].tokens for index in indices]
+    return tokens[0].prompt_length + sum(solution.completion_length for solution in tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,27 +155,19 @@ def group_inputs(
     groups: Sequence[PromptGroup], *, share_prompt: bool, pad_id: int
 ) -> dict[str, Tensor]:
     """Return the inputs of the model for all solutions; see :func:`.batching.completion_inputs`."""
-    rows = [
-        CompletionRow(
-            input_ids=solution.input_ids,
-            n_prompt=solution.prompt_length,
-            length=len(solution.input_ids),
-        )
-        for group in groups
-        for solution in group.tokens
-    ]
-    return completion_inputs(collate_rows(rows, pad_id), share_prompt)
+    tokens = [solution.tokens for group in groups for solution in group.solutions]
+    return completion_inputs(collate_tokens(tokens, pad_id), share_prompt)
 
 
 def collate_groups(groups: Sequence[PromptGroup], *, eos_id: int) -> SolutionBatch:
     """Collate prompt groups into one batch. Groups without a reference get zeros."""
-    solutions = [solution for group in groups for solution in group.tokens]
-    step_ST = pad_rows([solution.step_ids for solution in solutions], PROMPT_STEP_ID)
+    solutions = [solution for group in groups for solution in group.solutions]
+    step_ST = pad_rows([solution.tokens.step_ids for solution in solutions], PROMPT_STEP_ID)
     is_completion_ST = step_ST > PROMPT_STEP_ID
     next_is_completion_ST = torch.nn.functional.pad(is_completion_ST[:, 1:], (0, 1))
-    last_ids_S = torch.tensor([solution.input_ids[-1] for solution in solutions])
+    last_ids_S = torch.tensor([solution.tokens.input_ids[-1] for solution in solutions])
     is_last_ST = is_completion_ST & ~next_is_completion_ST
-    reference = [array for group in groups for array in group.reference]
+    reference = [solution.reference for solution in solutions if solution.reference is not None]
     reference_ST = torch.zeros(step_ST.shape)
     if reference:
         reference_ST = scatter_tokens(torch.from_numpy(np.concatenate(reference)), step_ST)
@@ -184,9 +176,7 @@ def collate_groups(groups: Sequence[PromptGroup], *, eos_id: int) -> SolutionBat
         reference_ST=reference_ST,
         step_ST=step_ST,
         is_eos_ST=is_last_ST & (last_ids_S == eos_id)[:, None],
-        reward_SK=pad_rows(
-            [solution.rewards for group in groups for solution in group.solutions], 0.0
-        ),
+        reward_SK=pad_rows([solution.rewards for solution in solutions], 0.0),
         chosen_P=chosen_P,
         rejected_P=rejected_P,
     )
@@ -200,7 +190,7 @@ def _batch_pairs(groups: Sequence[PromptGroup]) -> tuple[Tensor, Tensor]:
         pairs.extend(
             (first_index + chosen, first_index + rejected) for chosen, rejected in group.pairs
         )
-        first_index += len(group.tokens)
+        first_index += len(group.solutions)
     chosen_P, rejected_P = torch.tensor(pairs, dtype=torch.long).view(-1, 2).T.contiguous()
     return chosen_P, rejected_P
 

@@ -26,11 +26,25 @@ _MAX_REWARD = 1e30
 
 @dataclass(frozen=True, slots=True)
 class PairedSolution:
-    """The text of a chosen or a rejected solution, with its step rewards."""
+    """A chosen or a rejected solution, with its step rewards, tokens and reference.
+
+    A solution is read as text. Solutions with the same text, rewards and end are equal.
+    """
 
     steps: tuple[str, ...]  #: The steps; joined they are the text.
     rewards: tuple[float, ...]  #: The reward of each step.
     ends_with_eos: bool = True  #: Whether an end-of-sequence token follows the last step.
+    #: Token ids with the prompt; None until :func:`.data.tokenize_groups` adds them.
+    encoded: EncodedSolution | None = field(default=None, compare=False)
+    #: Log-probability of each completion token under the reference; None until
+    #: :func:`.reference.add_reference` adds them, and for losses without a reference.
+    reference: np.ndarray | None = field(default=None, compare=False)
+
+    @property
+    def tokens(self) -> EncodedSolution:
+        """The token ids of a tokenised solution, with the prompt."""
+        assert self.encoded is not None, "tokenize_groups adds the tokens"
+        return self.encoded
 
     def end_at_step(self, count: int) -> Self:
         """Return the first ``count`` steps without an end-of-sequence token, as in Step-DPO's code.
@@ -46,11 +60,7 @@ class PairedSolution:
 
 @dataclass(slots=True)
 class PromptGroup:
-    """The different solutions of one prompt, and the pairs between them.
-
-    A group is read as text. :func:`.data.tokenize_groups` adds the tokens, and the training the
-    log-probabilities of the reference.
-    """
+    """The different solutions of one prompt, and the pairs between them."""
 
     prompt: str  #: The rendered prompt.
     #: The different solutions of the prompt, in the order of their first pair.
@@ -58,10 +68,6 @@ class PromptGroup:
     #: The different pairs, as (chosen, rejected) indices into ``solutions``.
     pairs: list[tuple[int, int]] = field(default_factory=list)
     duplicate_pairs: int = 0  #: Number of rows whose pair is already in ``pairs``.
-    #: Token ids of each solution, with the prompt; empty before the tokenisation.
-    tokens: Sequence[EncodedSolution] = ()
-    #: Reference log-probabilities of each solution; empty before they are computed.
-    reference: Sequence[np.ndarray] = ()
 
     def select(
         self, solution_indices: Sequence[int], pairs: Sequence[tuple[int, int]] = ()
@@ -77,10 +83,6 @@ class PromptGroup:
             prompt=self.prompt,
             solutions=[self.solutions[index] for index in solution_indices],
             pairs=[(new_index[chosen], new_index[rejected]) for chosen, rejected in pairs],
-            tokens=[self.tokens[index] for index in solution_indices] if self.tokens else (),
-            reference=(
-                [self.reference[index] for index in solution_indices] if self.reference else ()
-            ),
         )
 
     def restrict_to_pairs(self, pairs: Sequence[tuple[int, int]]) -> PromptGroup:

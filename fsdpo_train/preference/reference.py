@@ -1,7 +1,9 @@
 """Computation of the reference log-probabilities that the reference store does not have yet."""
 
 import logging
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from fsdpo_data.core.progress import LogProgress
 from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights, uses_bfloat16_weights
 from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
 from fsdpo_train.config import DpoConfig
-from fsdpo_train.preference.data import completion_length, group_inputs
+from fsdpo_train.preference.data import group_inputs
 from fsdpo_train.preference.pairs import PromptGroup
 from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
 from fsdpo_train.trainer.deepspeed import without_zero3_partitioning
@@ -41,15 +43,15 @@ def reference_fingerprint(config: DpoConfig, model: str, tokenizer: Any) -> dict
     }
 
 
-def reference_logprobs(
+def add_reference(
     groups: Sequence[PromptGroup],
     store: ReferenceStore,
     config: DpoConfig,
     arguments: Any,
     *,
     share_prompt: bool,
-) -> list[list[np.ndarray]]:
-    """Return the reference log-probabilities of every solution, one array of tokens per solution.
+) -> list[PromptGroup]:
+    """Return the groups with the reference log-probabilities of every solution.
 
     Missing log-probabilities are computed first, in parallel on all processes of the run. The
     reference is the model that training starts from. It is loaded only if something is missing.
@@ -78,9 +80,10 @@ def reference_logprobs(
         _compute_missing(missing_groups, store, config, arguments, share_prompt=share_prompt)
     arguments.distributed_state.wait_for_everyone()
     stored = store.load(keys)
-    reference = [[stored[key.solution] for key in group_keys] for group_keys in keys_by_group]
-    _check_lengths(groups, reference, store)
-    return reference
+    return [
+        _with_reference(group, group_keys, stored, store.folder)
+        for group, group_keys in zip(groups, keys_by_group, strict=True)
+    ]
 
 
 def _group_keys(group: PromptGroup, store: ReferenceStore) -> list[ReferenceKey]:
@@ -91,18 +94,25 @@ def _group_keys(group: PromptGroup, store: ReferenceStore) -> list[ReferenceKey]
     ]
 
 
-def _check_lengths(
-    groups: Sequence[PromptGroup], reference: Sequence[Sequence[np.ndarray]], store: ReferenceStore
-) -> None:
-    """Raise a StoreError unless every solution has one log-probability per completion token."""
-    for group, arrays in zip(groups, reference, strict=True):
-        for solution, array in zip(group.tokens, arrays, strict=True):
-            if len(array) != completion_length(solution):
-                raise StoreError(
-                    f"{store.folder}: {len(array)} reference log-probabilities for a solution of "
-                    f"{completion_length(solution)} tokens. Remove the directory; it is computed "
-                    "again."
-                )
+def _with_reference(
+    group: PromptGroup, keys: Sequence[ReferenceKey], stored: Mapping[str, np.ndarray], folder: Path
+) -> PromptGroup:
+    """Return the group with the stored log-probabilities of its solutions.
+
+    Raises:
+        StoreError: if a solution does not have one log-probability per completion token.
+    """
+    solutions = []
+    for solution, key in zip(group.solutions, keys, strict=True):
+        reference = stored[key.solution]
+        if len(reference) != solution.tokens.completion_length:
+            raise StoreError(
+                f"{folder}: {len(reference)} reference log-probabilities for a solution of "
+                f"{solution.tokens.completion_length} tokens. Remove the directory; it is computed "
+                "again."
+            )
+        solutions.append(replace(solution, reference=reference))
+    return replace(group, solutions=solutions)
 
 
 def _missing_groups(
@@ -128,7 +138,7 @@ def _missing_groups(
 
 
 def _n_tokens(group: PromptGroup) -> int:
-    return sum(len(solution.input_ids) for solution in group.tokens)
+    return sum(len(solution.tokens.input_ids) for solution in group.solutions)
 
 
 def _compute_missing(
@@ -149,7 +159,7 @@ def _compute_missing(
     patch_to_return_logprobs(model, attention=config.attention)
     unsaved: list[tuple[ReferenceKey, list[float]]] = []
     progress = LogProgress(log)
-    progress.phase("reference", sum(len(group.tokens) for group in missing_groups))
+    progress.phase("reference", sum(len(group.solutions) for group in missing_groups))
     batch_size = 1 if model.device.type == "cpu" else config.batch_size
     for start in range(0, len(missing_groups), batch_size):
         batch = missing_groups[start : start + batch_size]
@@ -183,5 +193,7 @@ def _solution_logprobs(
     uses_autocast = dtype == "bfloat16"
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=uses_autocast):
         logp_N = model(**inputs).float().cpu()
-    lengths = [completion_length(solution) for group in groups for solution in group.tokens]
+    lengths = [
+        solution.tokens.completion_length for group in groups for solution in group.solutions
+    ]
     return [logp_T.tolist() for logp_T in logp_N.split(lengths)]

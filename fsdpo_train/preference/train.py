@@ -8,7 +8,7 @@ pairs.
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -31,8 +31,8 @@ from fsdpo_train.preference.pair_batches import (
     count_micro_batches,
     pair_batches,
 )
-from fsdpo_train.preference.pairs import group_by_prompt, open_pairs
-from fsdpo_train.preference.reference import reference_fingerprint, reference_logprobs
+from fsdpo_train.preference.pairs import PromptGroup, group_by_prompt, open_pairs
+from fsdpo_train.preference.reference import add_reference, reference_fingerprint
 from fsdpo_train.preference.reference_store import ReferenceStore
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import pack_rows, pad_to_world_size, padding_row
@@ -105,38 +105,13 @@ def train_dpo(config: DpoConfig) -> DpoReport:
             tokenizer,
             context_length(config, model),
         )
-        max_row_tokens = max(
-            len(solution.input_ids) for group in groups for solution in group.tokens
-        )
-        with gathered_weights(model):  # the check runs the model
-            share_prompt = config.share_prompt and supports_prefix_sharing(model, max_row_tokens)
+        share_prompt = config.share_prompt and _supports_shared_prompts(model, groups)
         _log_counts(counts, share_prompt)
         store = ReferenceStore(config.reference_cache or config.out / "reference", fingerprint)
         if loss.uses_reference:
-            reference = reference_logprobs(
-                groups, store, config, arguments, share_prompt=share_prompt
-            )
-            groups = [
-                replace(group, reference=arrays)
-                for group, arrays in zip(groups, reference, strict=True)
-            ]
-        model = patch_to_return_logprobs(model, attention=config.attention)
-        rows, arguments = _padded_rows(
-            pack_rows(training_rows(groups, config.shuffle), config), config, arguments
-        )
-        trainer = PreferenceTrainer(
-            config,
-            share_prompt,
-            model=add_lora_adapters(model, config.lora, "CAUSAL_LM"),
-            args=arguments,
-            train_dataset=rows,
-            processing_class=tokenizer,
-            data_collator=PreferenceCollator(
-                groups=groups,
-                share_prompt=share_prompt,
-                pad_id=tokenizer.pad_token_id,
-                eos_id=tokenizer.eos_token_id,
-            ),
+            groups = add_reference(groups, store, config, arguments, share_prompt=share_prompt)
+        trainer = _make_trainer(
+            config, arguments, model, tokenizer, groups, share_prompt=share_prompt
         )
         run_trainer(trainer, config, identity)
         return finish_run(
@@ -169,6 +144,45 @@ def _preference_arguments(config: DpoConfig) -> Any:
             value="flex",
         )
     return arguments
+
+
+def _supports_shared_prompts(model: Any, groups: Sequence[PromptGroup]) -> bool:
+    """Return whether the model can compute the prompt of a group once for all its solutions."""
+    max_row_tokens = max(
+        len(solution.tokens.input_ids) for group in groups for solution in group.solutions
+    )
+    with gathered_weights(model):  # the check runs the model
+        return supports_prefix_sharing(model, max_row_tokens)
+
+
+def _make_trainer(
+    config: DpoConfig,
+    arguments: Any,
+    model: Any,
+    tokenizer: Any,
+    groups: Sequence[PromptGroup],
+    *,
+    share_prompt: bool,
+) -> "PreferenceTrainer":
+    """Make the rows of the run, prepare the model for the loss, and return its trainer."""
+    model = patch_to_return_logprobs(model, attention=config.attention)
+    rows, arguments = _padded_rows(
+        pack_rows(training_rows(groups, config.shuffle), config), config, arguments
+    )
+    return PreferenceTrainer(
+        config,
+        share_prompt,
+        model=add_lora_adapters(model, config.lora, "CAUSAL_LM"),
+        args=arguments,
+        train_dataset=rows,
+        processing_class=tokenizer,
+        data_collator=PreferenceCollator(
+            groups=groups,
+            share_prompt=share_prompt,
+            pad_id=tokenizer.pad_token_id,
+            eos_id=tokenizer.eos_token_id,
+        ),
+    )
 
 
 def _padded_rows(

@@ -20,10 +20,10 @@ from fsdpo_data.dataset.step_labels import (
 )
 from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_train.config import PrmConfig
-from fsdpo_train.trainer.batching import TensorBatch, collate_rows, pad_rows
+from fsdpo_train.trainer.batching import TensorBatch, collate_tokens, pad_rows
 from fsdpo_train.trainer.row_formats import PRM_ROWS
 from fsdpo_train.trainer.row_source import Row, RowSource, TrainingData, open_data
-from fsdpo_train.trainer.training_rows import CompletionRow
+from fsdpo_train.trainer.training_rows import SolutionRow
 
 #: Label of padding, which the losses ignore.
 IGNORE_LABEL = -100.0
@@ -41,8 +41,8 @@ class LabelledRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrmRow(CompletionRow):
-    """A tokenised solution with labels at some of its tokens."""
+class PrmRow(SolutionRow):
+    """A row of one solution, with labels at some of its tokens."""
 
     label_positions: Sequence[int]  #: Token positions with a label.
     labels: Sequence[float]  #: The label at each position.
@@ -275,7 +275,7 @@ def prepare_rows(
 
 def _label_every_token(row: PrmRow) -> PrmRow:
     """Return the row with the label of a step at every token of the step."""
-    boundaries = [row.n_prompt, *(position + 1 for position in row.label_positions)]
+    boundaries = [row.solution.prompt_length, *(position + 1 for position in row.label_positions)]
     return replace(
         row,
         label_positions=range(boundaries[0], boundaries[-1]),
@@ -303,29 +303,28 @@ def _encode_rows(
     counts: Counter[str] = Counter()
     for row in rows:
         try:
-            encoded = step_tokenizer.encode(
+            solution = step_tokenizer.encode(
                 row.prompt, row.steps, add_eos=False, max_length=max_length
             )
         except InputError as error:
             raise InputError(f"{row.location}: {error}") from None
-        counts["lost_labels"] += encoded.truncated_steps
-        loses_last_step = _needs_last_step(config) and encoded.truncated_steps
-        if not encoded.score_positions or loses_last_step:
+        counts["lost_labels"] += solution.truncated_steps
+        loses_last_step = _needs_last_step(config) and solution.truncated_steps
+        if not solution.score_positions or loses_last_step:
             counts["lost_solutions"] += 1
             continue
-        label_positions = encoded.score_positions
+        label_positions = solution.score_positions
         labels = list(row.labels[: len(label_positions)])
         if config.last_step_only:
             label_positions, labels = label_positions[-1:], labels[-1:]
         encoded_row = PrmRow(
-            input_ids=np.array(encoded.input_ids, np.int32),
+            solution=solution,
             label_positions=label_positions,
             labels=labels,
-            length=len(encoded.input_ids),
+            length=len(solution.input_ids),
             problem=row.problem,
             group=row.prompt,
             is_correct=row.labels[-1] >= 0.5,
-            n_prompt=encoded.prompt_length,
         )
         encoded_rows.append(encoded_row)
         counts["solutions"] += 1
@@ -371,13 +370,11 @@ def collate_solutions(rows: Sequence[PrmRow], pad_id: int) -> TensorBatch:
     """Collate rows, padded on the right.
 
     Returns:
-        The tensors of :func:`.batching.collate_rows`, and ``label_positions`` and ``labels``
+        The tensors of :func:`.batching.collate_tokens`, and ``label_positions`` and ``labels``
         of shape [B, K].
     """
-    # Without a prompt, the first token counts as the prompt, because no token predicts it.
-    token_rows = [replace(row, n_prompt=max(1, row.n_prompt)) for row in rows]
     return {
-        **collate_rows(token_rows, pad_id),
+        **collate_tokens([row.solution for row in rows], pad_id),
         "label_positions": pad_rows([row.label_positions for row in rows], 0),
         "labels": pad_rows([row.labels for row in rows], IGNORE_LABEL),
     }

@@ -3,12 +3,11 @@
 import logging
 from typing import NamedTuple
 
-import numpy as np
 import transformers
 
 from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_train.trainer.row_source import TrainingData
-from fsdpo_train.trainer.training_rows import CompletionRow
+from fsdpo_train.trainer.training_rows import SolutionRow
 
 log = logging.getLogger(__name__)
 
@@ -16,7 +15,7 @@ log = logging.getLogger(__name__)
 class SftData(NamedTuple):
     """Tokenised prompt/completion rows."""
 
-    rows: list[CompletionRow]  #: The rows; their ``group`` is the index of the prompt.
+    rows: list[SolutionRow]  #: The rows; their ``group`` is the index of the prompt.
     too_long: int  #: Number of dropped rows that exceed the maximum length.
     unusable: int  #: Number of dropped rows without a prompt or with an empty completion.
 
@@ -30,7 +29,7 @@ def encode_rows(
     after the prompt.
     """
     step_tokenizer = StepTokenizer(tokenizer)
-    encoded_rows: list[CompletionRow] = []
+    encoded_rows: list[SolutionRow] = []
     group_indices: dict[str, int] = {}
     n_rows = too_long = unusable = 0
     for _, row in data.rows():
@@ -41,17 +40,14 @@ def encode_rows(
             unusable += 1
             continue
         has_eos = completion.endswith(str(tokenizer.eos_token))
-        encoded = step_tokenizer.encode(prompt, [completion], add_eos=not has_eos)
-        if len(encoded.input_ids) > max_length:
+        solution = step_tokenizer.encode(prompt, [completion], add_eos=not has_eos)
+        if len(solution.input_ids) > max_length:
             too_long += 1
             continue
-        encoded_row = CompletionRow(
-            input_ids=np.array(encoded.input_ids, np.int32),
-            n_prompt=max(1, encoded.prompt_length),  # no token predicts the first token
-            length=len(encoded.input_ids),
-            group=group_indices.setdefault(prompt, len(group_indices)),
+        group = group_indices.setdefault(prompt, len(group_indices))
+        encoded_rows.append(
+            SolutionRow(solution=solution, length=len(solution.input_ids), group=group)
         )
-        encoded_rows.append(encoded_row)
     if too_long:
         log.info(f"dropped {too_long} of {n_rows} rows: longer than {max_length} tokens")
     if unusable:

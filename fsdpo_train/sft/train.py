@@ -17,7 +17,7 @@ from fsdpo_train.sft.data import SftData, encode_rows
 from fsdpo_train.trainer.arguments import training_arguments
 from fsdpo_train.trainer.batching import (
     can_share_prompts,
-    collate_rows,
+    collate_tokens,
     completion_inputs,
     pack_rows,
     pad_to_world_size,
@@ -93,7 +93,9 @@ def train_sft(config: SftConfig) -> SftReport:
             args=arguments,
             train_dataset=pad_to_world_size(packs, arguments),
             processing_class=tokenizer,
-            data_collator=lambda batch: collate_rows(batch, tokenizer.pad_token_id),
+            data_collator=lambda batch: collate_tokens(
+                [row.solution for row in batch], tokenizer.pad_token_id
+            ),
         )
         run_trainer(trainer, config, identity)
         return finish_run(
@@ -105,7 +107,7 @@ def train_sft(config: SftConfig) -> SftReport:
             rows=len(encoded.rows),
             too_long=encoded.too_long,
             unusable=encoded.unusable,
-            tokens=sum(row.length - row.n_prompt for row in encoded.rows),
+            tokens=sum(row.solution.completion_length for row in encoded.rows),
         )
 
 

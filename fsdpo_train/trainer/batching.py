@@ -8,15 +8,17 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fsdpo_data.engines.prefix_sharing.probe import supports_prefix_sharing
 from fsdpo_data.engines.prefix_sharing.tree import pack_prefix_tree
 from fsdpo_data.engines.samplers import tokenization
+from fsdpo_data.engines.step_tokens import EncodedSolution
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.deepspeed import gathered_weights
-from fsdpo_train.trainer.training_rows import CompletionRow, TrainingRow
+from fsdpo_train.trainer.training_rows import SolutionRow, TrainingRow
 
 TensorBatch = dict[str, Tensor]  #: The tensors of a batch, by name.
 RowT = TypeVar("RowT", bound=TrainingRow)
@@ -145,29 +147,30 @@ def pad_rows(rows: Sequence[Any], fill: float) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
-def can_share_prompts(model: Any, arguments: Any, rows: Sequence[CompletionRow]) -> bool:
+def can_share_prompts(model: Any, arguments: Any, rows: Sequence[SolutionRow]) -> bool:
     """Return whether the model can compute the rows of a batch as one row with shared prompts."""
     # Attention dropout would be the same for all solutions. DataParallel would split the one row.
     if getattr(model.config, "attention_dropout", 0) or arguments.n_gpu > 1:
         return False
     with gathered_weights(model):
-        return supports_prefix_sharing(model, max(len(row.input_ids) for row in rows))
+        return supports_prefix_sharing(model, max(len(row.solution.input_ids) for row in rows))
 
 
-def collate_rows(rows: Sequence[CompletionRow], pad_id: int) -> TensorBatch:
-    """Collate tokenised rows of a prompt and a completion, padded on the right.
+def collate_tokens(solutions: Sequence[EncodedSolution], pad_id: int) -> TensorBatch:
+    """Collate the tokens of solutions, padded on the right.
 
     Args:
-        rows: The tokens of each row.
+        solutions: The tokenised solutions.
         pad_id: Token id of padding.
 
     Returns:
         ``input_ids``, ``attention_mask`` and ``completion_mask`` (true for the tokens after the
         prompt), all of shape [B, T].
     """
-    ids, mask = tokenization.pad_sequences([row.input_ids for row in rows], pad_id, "cpu")
+    token_ids = [solution.input_ids for solution in solutions]
+    ids, mask = tokenization.pad_sequences(token_ids, pad_id, "cpu")
     completion_mask = [
-        [0] * row.n_prompt + [1] * (len(row.input_ids) - row.n_prompt) for row in rows
+        np.arange(len(solution.input_ids)) >= solution.completion_start for solution in solutions
     ]
     return {
         "input_ids": ids,
@@ -180,7 +183,7 @@ def model_inputs(batch: TensorBatch, share_prompt: bool) -> tuple[TensorBatch, T
     """Return the inputs of the model, and the position of each token in these inputs.
 
     Args:
-        batch: A batch of :func:`collate_rows`.
+        batch: A batch of :func:`collate_tokens`.
         share_prompt: Whether neighbours with the same prompt share it. All solutions then form one
             row, see :func:`~fsdpo_data.engines.prefix_sharing.tree.pack_prefix_tree`.
 

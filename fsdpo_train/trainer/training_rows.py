@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    import numpy as np
+    from fsdpo_data.engines.step_tokens import EncodedSolution
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,12 +25,12 @@ class TrainingRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompletionRow(TrainingRow):
-    """The tokens of a prompt and a completion."""
+class SolutionRow(TrainingRow):
+    """A row of one solution."""
 
-    input_ids: np.ndarray | Sequence[int]  #: Token ids of the prompt and the completion.
-    n_prompt: int  #: Number of tokens of the prompt.
+    solution: EncodedSolution  #: The tokens of the prompt and the solution.
 
     def without_loss(self) -> Self:
         """Return the row with all tokens in its prompt, because the loss reads completions."""
-        return replace(self, n_prompt=len(self.input_ids))
+        n_tokens = len(self.solution.input_ids)
+        return replace(self, solution=replace(self.solution, prompt_length=n_tokens))

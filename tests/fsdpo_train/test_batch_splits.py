@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from preference_data import preference_rows
 from prm_data import stepwise_rows, write_rows
@@ -18,6 +19,7 @@ from random_model import save_random_model
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
+from fsdpo_data.engines.step_tokens import EncodedSolution  # noqa: E402
 from fsdpo_train import DpoConfig, PrmConfig, train_dpo, train_prm  # noqa: E402
 from fsdpo_train.preference.data import PairRow  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
@@ -156,8 +158,11 @@ def test_repeated_pairs_are_counted(policy: Path, tmp_path: Path, caplog: Any) -
 
 
 def test_padding_rows_fill_the_last_batch() -> None:
+    solution = EncodedSolution(
+        input_ids=np.array([]), prompt_length=0, score_positions=[], n_steps=0
+    )
     rows = [
-        PrmRow(input_ids=[], n_prompt=0, label_positions=[0], labels=[label], length=length)
+        PrmRow(solution=solution, label_positions=[0], labels=[label], length=length)
         for label, length in ((1, 5), (2, 4), (3, 6))
     ]
     arguments = SimpleNamespace(world_size=2, per_device_train_batch_size=2)

@@ -73,8 +73,8 @@ def test_the_loss_is_the_cross_entropy_of_the_last_step(
     texts = {row["prompt"] + "".join(row["completions"]): row for row in stepwise_rows()}
     expected = []
     for row in rows.train:
-        text = tokenizer.decode(row.input_ids)
-        ids = torch.tensor([row.input_ids.tolist()])
+        text = tokenizer.decode(row.solution.input_ids)
+        ids = torch.tensor([row.solution.input_ids.tolist()])
         with torch.no_grad():
             reward = torch.sigmoid(start(ids).logits[0, -1, 0]).item()
         expected.append(-math.log(reward if texts[text]["labels"][-1] else 1 - reward))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cache, partial
+from itertools import accumulate
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -17,7 +20,7 @@ from fsdpo_data.engines.prefix_sharing.model_attention import (  # noqa: E402
     tree_inputs,
     use_tree_attention,
 )
-from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution  # noqa: E402
+from fsdpo_data.engines.step_tokens import EncodedSolution  # noqa: E402
 from fsdpo_train.losses.preference_losses import (  # noqa: E402
     PREFERENCE_LOSSES,
     PairLogprobs,
@@ -68,8 +71,11 @@ def policy(architecture: str, seed: int, attention: str = "sdpa") -> torch.nn.Mo
 
 def tokenized_group(tokens, rewards, pairs) -> PromptGroup:
     """Return a group of solutions without text."""
-    solutions = [PairedSolution(steps=(), rewards=tuple(row)) for row in rewards]
-    return PromptGroup("", solutions=solutions, pairs=pairs, tokens=tokens)
+    solutions = [
+        PairedSolution(steps=(), rewards=tuple(row), encoded=encoded)
+        for encoded, row in zip(tokens, rewards, strict=True)
+    ]
+    return PromptGroup("", solutions=solutions, pairs=pairs)
 
 
 def make_groups(seed: int = 0) -> list[PromptGroup]:
@@ -90,13 +96,15 @@ def make_groups(seed: int = 0) -> list[PromptGroup]:
         for number in range(n_solutions):
             sizes = [random_count(1, 6) for _ in range(random_count(1, 5))]
             ids = tokens(sum(sizes))
-            step_of = [k for k, n in enumerate(sizes) for _ in range(n)]
             if number != 1:
                 ids = [*ids, EOS]
-                step_of = [*step_of, len(sizes) - 1]
-            owners = [PROMPT_STEP_ID] * len(prompt) + step_of
             solutions.append(
-                EncodedSolution([*prompt, *ids], owners, list(range(len(sizes))), len(sizes))
+                EncodedSolution(
+                    input_ids=np.array([*prompt, *ids]),
+                    prompt_length=len(prompt),
+                    score_positions=[len(prompt) + end - 1 for end in accumulate(sizes)],
+                    n_steps=len(sizes),
+                )
             )
             rewards.append(torch.rand(len(sizes), generator=draw).tolist())
         groups.append(tokenized_group(solutions, rewards, pairs))
@@ -105,7 +113,7 @@ def make_groups(seed: int = 0) -> list[PromptGroup]:
 
 def solution_logprobs(model: torch.nn.Module, solution: EncodedSolution) -> torch.Tensor:
     """Return the log-probabilities of a solution's tokens from its own forward pass."""
-    logits = model(input_ids=torch.tensor([solution.input_ids])).logits[0].log_softmax(-1)
+    logits = model(input_ids=torch.tensor(solution.input_ids)[None]).logits[0].log_softmax(-1)
     positions = range(solution.prompt_length, len(solution.input_ids))
     return torch.stack(
         [logits[position - 1, solution.input_ids[position]] for position in positions]
@@ -128,7 +136,7 @@ def naive_surrogate(
         for pair in group.pairs:
             sides = []
             for index, sign in zip(pair, (1, -1), strict=True):
-                solution = group.tokens[index]
+                solution = group.solutions[index].tokens
                 logp = solution_logprobs(model, solution)
                 with torch.no_grad():
                     reference_logp = solution_logprobs(reference, solution)
@@ -308,7 +316,7 @@ def test_full_step_scaled_with_gamma_0_is_dpo():
 
 def test_equal_rewards_give_the_gradient_of_gamma_0():
     flat = [
-        tokenized_group(g.tokens, [[0.3] * len(s.rewards) for s in g.solutions], g.pairs)
+        replace(g, solutions=[replace(s, rewards=(0.3,) * len(s.rewards)) for s in g.solutions])
         for g in make_groups()
     ]
     equal_rewards = loss_gradients(PreferenceSpec(loss="full-step", gamma=5), flat)
@@ -318,12 +326,11 @@ def test_equal_rewards_give_the_gradient_of_gamma_0():
 
 def test_full_step_on_single_steps_is_dpo():
     def merge_steps(solution: EncodedSolution) -> EncodedSolution:
-        owners = [min(step, 0) for step in solution.step_ids]
-        return EncodedSolution(solution.input_ids, owners, [len(owners) - 1], 1)
+        return replace(solution, score_positions=[len(solution.input_ids) - 1], n_steps=1)
 
     single = [
         tokenized_group(
-            [merge_steps(solution) for solution in g.tokens],
+            [merge_steps(solution.tokens) for solution in g.solutions],
             [[solution.rewards[0]] for solution in g.solutions],
             g.pairs,
         )

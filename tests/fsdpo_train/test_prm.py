@@ -28,7 +28,7 @@ from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError, Un
 from fsdpo_data.core.identity import file_sha256  # noqa: E402
 from fsdpo_data.dataset.schema import arrow_schema  # noqa: E402
 from fsdpo_data.engines.logprobs import patch_to_return_logprobs  # noqa: E402
-from fsdpo_data.engines.step_tokens import gather_at_positions  # noqa: E402
+from fsdpo_data.engines.step_tokens import EncodedSolution, gather_at_positions  # noqa: E402
 from fsdpo_data.models.checkpoints import load_checkpoint  # noqa: E402
 from fsdpo_data.models.resolve import resolve_weights  # noqa: E402
 from fsdpo_train.cli.app import _format_heldout  # noqa: E402
@@ -231,7 +231,7 @@ def test_every_token_may_learn_the_label_of_its_step(policy: Path, data: Path) -
     ]
     assert tokens.counts == steps.counts
     for by_step, by_token in zip(steps.train, tokens.train, strict=True):
-        first = by_step.n_prompt
+        first = by_step.solution.prompt_length
         end = by_step.label_positions[-1] + 1
         assert list(by_token.label_positions) == list(range(first, end))
         labels_by_position = dict(zip(by_token.label_positions, by_token.labels, strict=True))
@@ -631,8 +631,12 @@ def heldout_case(seed: int) -> tuple[transformers.EvalPrediction, list[PrmRow]]:
         logits[index, :length] = [rng.randint(-2, 2) for _ in range(length)]
         rows.append(
             PrmRow(
-                input_ids=np.zeros(length, np.int32),
-                n_prompt=0,
+                solution=EncodedSolution(
+                    input_ids=np.zeros(length, np.int32),
+                    prompt_length=0,
+                    score_positions=[],
+                    n_steps=0,
+                ),
                 length=length,
                 label_positions=range(length),
                 labels=[],
@@ -727,12 +731,13 @@ def test_the_implicit_loss_is_the_cross_entropy_of_the_outcomes(
     expected = []
     log_ratios = []
     for row in rows:
-        ids = torch.tensor(row.input_ids.tolist())
+        ids = torch.tensor(row.solution.input_ids.tolist())
         with torch.no_grad():
             logprobs = [
                 model(ids[None]).logits[0, :-1].log_softmax(-1) for model in (net, reference)
             ]
-        ratio = (logprobs[0] - logprobs[1]).gather(-1, ids[1:, None])[row.n_prompt - 1 :, 0].sum()
+        ratio = (logprobs[0] - logprobs[1]).gather(-1, ids[1:, None])
+        ratio = ratio[row.solution.prompt_length - 1 :, 0].sum()
         p = torch.sigmoid(0.3 * ratio)
         y = row.labels[-1]
         expected.append(float(-(y * p.log() + (1 - y) * (1 - p).log())))

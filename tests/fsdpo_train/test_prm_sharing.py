@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from prm_data import stepwise_rows, write_rows
 from random_model import save_random_model
@@ -21,14 +21,14 @@ from fsdpo_data.engines.prefix_sharing.model_attention import (  # noqa: E402
     tree_inputs,
 )
 from fsdpo_data.engines.prefix_sharing.tree import pack_prefix_tree  # noqa: E402
-from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
+from fsdpo_data.engines.step_tokens import EncodedSolution, StepTokenizer  # noqa: E402
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig  # noqa: E402
 from fsdpo_train.preference.data import PairRow  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
 from fsdpo_train.prm.data import IGNORE_LABEL, PrmRow, collate_solutions  # noqa: E402
 from fsdpo_train.sft import train as sft  # noqa: E402
 from fsdpo_train.trainer.batching import (  # noqa: E402
-    collate_rows,
+    collate_tokens,
     group_rows,
     pack_rows,
     unpack_rows,
@@ -78,11 +78,15 @@ def make_rows(sizes: tuple[int, ...] = (5, 1, 3), empty: bool = True) -> list[Pr
         rows.append((len(sizes), [], tokens(4, 6), [0, 2]))
     return [
         PrmRow(
-            input_ids=[*prompt, *completion],
+            solution=EncodedSolution(
+                input_ids=np.array([*prompt, *completion]),
+                prompt_length=len(prompt),
+                score_positions=[len(prompt) + end for end in ends],
+                n_steps=len(ends),
+            ),
             label_positions=[len(prompt) + end for end in ends],
             labels=[float(torch.rand((), generator=draw) > 0.4) for _ in ends],
             length=len(prompt) + len(completion),
-            n_prompt=len(prompt),
             group=number,
         )
         for number, prompt, completion, ends in rows
@@ -127,14 +131,15 @@ def test_sharing_does_not_change_the_sft_loss(
 ) -> None:
     monkeypatch.setattr("fsdpo_data.engines.prefix_sharing.masks.QUERY_CHUNK_TOKENS", chunk_tokens)
     model = random_model(family, "CausalLM", 0)
-    rows = [replace(row, n_prompt=max(1, row.n_prompt)) for row in make_rows()]
+    rows = make_rows()
     expected: Any = 0
     for row in rows:
-        ids = torch.tensor(row.input_ids)
-        logits = model(input_ids=ids[None]).logits[0, row.n_prompt - 1 : -1]
-        target = ids[row.n_prompt :]
+        ids = torch.tensor(row.solution.input_ids)
+        start = max(1, row.solution.prompt_length)
+        logits = model(input_ids=ids[None]).logits[0, start - 1 : -1]
+        target = ids[start:]
         expected += torch.nn.functional.cross_entropy(logits, target, reduction="sum")
-    batch = collate_rows(rows, PAD)
+    batch = collate_tokens([row.solution for row in rows], PAD)
     items = sft.SftTrainer.count_items(None, batch)  # type: ignore[arg-type]
     patch_to_return_logprobs(model, attention="auto")
     trainer_stub: Any = SimpleNamespace(
@@ -142,7 +147,7 @@ def test_sharing_does_not_change_the_sft_loss(
     )
     shared_loss = sft.SftTrainer.compute_loss(trainer_stub, model, batch)
     assert shared_loss.item() == pytest.approx(expected.item(), rel=1e-9)
-    assert items == sum(row.length - row.n_prompt for row in rows)
+    assert items == sum(row.solution.completion_length for row in rows)
     (expected_gradient, shared_gradient) = (
         torch.cat(
             [gradient.flatten() for gradient in torch.autograd.grad(loss, [*model.parameters()])]
@@ -156,8 +161,8 @@ def test_neighbouring_rows_share_one_prompt() -> None:
     rows = make_rows(empty=False)
     batch = collate_solutions(rows, PAD)
     packed, position_BT = pack_prefix_tree(batch["input_ids"], batch["completion_mask"])
-    prompts = {row.group: row.n_prompt for row in rows}
-    n_completion_tokens = sum(row.length - row.n_prompt for row in rows)
+    prompts = {row.group: row.solution.completion_start for row in rows}
+    n_completion_tokens = sum(row.solution.completion_length for row in rows)
     assert packed["input_ids"].shape == (1, sum(prompts.values()) + n_completion_tokens)
     assert packed["tree_2N"][0].sum() == packed["input_ids"].shape[1]
     assert packed["tree_2N"].shape[1] == (1 + 5) + 1 + (

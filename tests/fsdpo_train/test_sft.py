@@ -4,6 +4,7 @@ import json
 import shutil
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 import real_tokenizers
 from command_line import run
@@ -13,6 +14,7 @@ torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, UnavailableError  # noqa: E402
+from fsdpo_data.engines.step_tokens import EncodedSolution  # noqa: E402
 from fsdpo_data.models.trained_template import TEMPLATE_FILE  # noqa: E402
 from fsdpo_train.cli.app import main  # noqa: E402
 from fsdpo_train.config import SftConfig  # noqa: E402
@@ -21,7 +23,6 @@ from fsdpo_train.sft import train as sft  # noqa: E402
 from fsdpo_train.trainer import batching  # noqa: E402
 from fsdpo_train.trainer.row_formats import SFT_ROWS  # noqa: E402
 from fsdpo_train.trainer.row_source import RowSource, TrainingData, open_data  # noqa: E402
-from fsdpo_train.trainer.training_rows import CompletionRow  # noqa: E402
 
 ROWS = [
     {"prompt": f"Problem: {a} plus {b}\nSolution:\n", "completion": f"Step 1: {a} + {b} = {a + b}"}
@@ -102,8 +103,8 @@ def test_the_loss_covers_only_the_completion_and_its_eos_token(architecture, dat
     tok = tokenizer(architecture)
     encoded, _, _ = sft_data.encode_rows(open_rows(data), tok, max_length=128)
     for row, source in zip(encoded, ROWS, strict=True):
-        ids = row.input_ids.tolist()
-        n_prompt = row.n_prompt
+        ids = row.solution.input_ids.tolist()
+        n_prompt = row.solution.prompt_length
         trained = ids[n_prompt:]
         assert trained[-1] == tok.eos_token_id
         assert tok.decode(trained[:-1]) == source["completion"]
@@ -111,11 +112,17 @@ def test_the_loss_covers_only_the_completion_and_its_eos_token(architecture, dat
 
 
 def test_batches_are_padded_on_the_right():
-    rows = [
-        CompletionRow(input_ids=[5, 6, 8], n_prompt=2, length=3),
-        CompletionRow(input_ids=[7, 9], n_prompt=1, length=2),
+    solutions = [
+        EncodedSolution(
+            input_ids=np.array(ids),
+            prompt_length=n_prompt,
+            score_positions=[len(ids) - 1],
+            n_steps=1,
+        )
+        for ids, n_prompt in (([5, 6, 8], 2), ([7, 9], 1))
     ]
-    batch = {key: value.tolist() for key, value in batching.collate_rows(rows, pad_id=1).items()}
+    tensors = batching.collate_tokens(solutions, pad_id=1)
+    batch = {key: value.tolist() for key, value in tensors.items()}
     assert batch == {
         "input_ids": [[5, 6, 8], [7, 9, 1]],
         "attention_mask": [[1, 1, 1], [1, 1, 0]],
@@ -128,7 +135,7 @@ def test_an_existing_eos_token_is_not_doubled(architecture, tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"prompt": "p", "completion": "c<|end|>"}))
     (row,), _, _ = sft_data.encode_rows(open_rows(path), tok, max_length=128)
-    assert row.input_ids.tolist().count(tok.eos_token_id) == 1
+    assert row.solution.input_ids.tolist().count(tok.eos_token_id) == 1
 
 
 def test_rows_longer_than_the_context_are_dropped_and_counted(architecture, data, tmp_path, caplog):
@@ -323,12 +330,12 @@ def test_a_completion_has_the_token_ids_of_the_joined_text(name, shared):
     encoded, _, _ = sft_data.encode_rows(data, tok, max_length=128)
     encoder = StepTokenizer(tok)
     for row, completion in zip(encoded, completions, strict=True):
-        ids = row.input_ids.tolist()
+        ids = row.solution.input_ids.tolist()
         assert ids[:-1] == tok("### Response:" + completion)["input_ids"]
         assert ids[-1] == tok.eos_token_id
         expected = encoder.encode("### Response:", [completion], add_eos=True)
-        assert ids == expected.input_ids
-        assert row.n_prompt == expected.prompt_length
+        assert ids == expected.input_ids.tolist()
+        assert row.solution.prompt_length == expected.prompt_length
 
 
 @pytest.mark.parametrize("capped", [False, True])

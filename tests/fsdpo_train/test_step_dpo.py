@@ -164,7 +164,9 @@ def pair_tokens(folder: Path, rows: list[dict[str, Any]], tokenizer: Any) -> lis
         for group in group_by_prompt([row], PREFERENCE_LOSSES["step-dpo"])
     ]
     tokenized, _ = tokenize_groups(groups, tokenizer, 4096)
-    return [solution.input_ids for group in tokenized for solution in group.tokens]
+    return [
+        solution.tokens.input_ids.tolist() for group in tokenized for solution in group.solutions
+    ]
 
 
 @pytest.mark.parametrize("name", ["qwen2", "deepseek_llm", "mistral", "llama3"])

@@ -90,10 +90,10 @@ def test_long_traces_pass_through_all_stages(tokens: int, policy: Path, tmp_path
     loss = PREFERENCE_LOSSES["full-step"]
     prompts = group_by_prompt(open_pairs([pairs.path], loss).rows(), loss)
     groups, counts = tokenize_groups(prompts, tokenizer, 65_536)
-    solutions = [solution for group in groups for solution in group.tokens]
+    solutions = [solution for group in groups for solution in group.solutions]
     assert counts["long_solutions"] == 0
-    assert max(len(solution.input_ids) for solution in solutions) > tokens
-    read = {tokenizer.decode(solution.input_ids) for solution in solutions}
+    assert max(len(solution.tokens.input_ids) for solution in solutions) > tokens
+    read = {tokenizer.decode(solution.tokens.input_ids) for solution in solutions}
     expected_texts = {
         f"{i}: 20 + 22?<think>\n{text}<|endoftext|>" for i in range(2) for text in texts
     }
@@ -123,8 +123,9 @@ def test_preparation_time_is_linear_in_the_tokens(policy: Path) -> None:
         text = trace(size, 42, 0)
         steps = split_steps(text, find_thinking("<think>", text).end, "both@1")
         encoded = encoder.encode("20 + 22?<think>\n", steps, add_eos=True)
-        solution = PairedSolution(steps=tuple(steps), rewards=(0.5,) * len(steps))
-        group = PromptGroup("", [solution] * 2, [(0, 1)], tokens=[encoded] * 2)
+        rewards = (0.5,) * len(steps)
+        solution = PairedSolution(steps=tuple(steps), rewards=rewards, encoded=encoded)
+        group = PromptGroup("", [solution] * 2, [(0, 1)])
         inputs = group_inputs([group], share_prompt=False, pad_id=0)
         tensors = [*collate_groups([group], eos_id=0), *inputs.values()]
         return sum(tensor.numel() for tensor in tensors)

@@ -152,7 +152,7 @@ def test_rows_of_trl_have_the_loss_of_trl(shared: Path, checkpoint: Path, tmp_pa
     ).train
     for row, ours in zip(rows, encoded, strict=True):
         tokens, labels = trl_tokens(tokenizer, row)
-        assert ours.input_ids.tolist() == tokens
+        assert ours.solution.input_ids.tolist() == tokens
         assert ours.label_positions == [k for k, label in enumerate(labels) if label != IGNORED]
     with torch.no_grad():
         row_losses = [trl_loss(model, tokenizer, [row]).item() for row in rows]

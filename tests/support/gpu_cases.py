@@ -235,13 +235,14 @@ def score(folder: Path, case: GpuCase) -> Metrics:
 
 def attention(_: Path, case: GpuCase) -> Metrics:
     """Time attention, forward and backward, over four groups of eight solutions."""
+    import numpy as np
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
     from fsdpo_data.engines.prefix_sharing.attention import tree_attention
     from fsdpo_data.engines.prefix_sharing.model_attention import REGISTERED_NAMES, tree_inputs
-    from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution
+    from fsdpo_data.engines.step_tokens import EncodedSolution
     from fsdpo_train.preference.data import group_inputs
     from fsdpo_train.preference.pairs import PairedSolution, PromptGroup
 
@@ -249,10 +250,14 @@ def attention(_: Path, case: GpuCase) -> Metrics:
     dtype = torch.bfloat16 if device == "cuda" else torch.float32
     prompt_tokens, solution_tokens = map(int, case.size.split(":"))
     length = prompt_tokens + solution_tokens
-    step_ids = [PROMPT_STEP_ID] * prompt_tokens + [0] * solution_tokens
-    solution = EncodedSolution([2] * length, step_ids, [length - 1], 1)
-    texts = [PairedSolution(steps=(), rewards=(0.0,))] * 8
-    group = PromptGroup("", texts, tokens=[solution] * 8)
+    encoded = EncodedSolution(
+        input_ids=np.full(length, 2),
+        prompt_length=prompt_tokens,
+        score_positions=[length - 1],
+        n_steps=1,
+    )
+    solution = PairedSolution(steps=(), rewards=(0.0,), encoded=encoded)
+    group = PromptGroup("", [solution] * 8)
     shares_prompt = case.variant in ("flex", "tree")
     model_inputs = group_inputs([group] * 4, share_prompt=shares_prompt, pad_id=0)
     attention_name = "flex" if case.variant == "flex" else "sdpa"

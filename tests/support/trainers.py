@@ -188,25 +188,16 @@ def trl_trainer(method: str, data: Path, model: Path, **settings: Any) -> Any:
     )
 
 
-def separate_pairs(groups: list[Any], reference: Any) -> Any:
-    """Give every pair its own copies of its solutions, as in trainers without prompt groups.
-
-    The function changes ``groups`` and returns the reference log-probabilities in the same order.
-    """
+def separate_pairs(groups: list[Any]) -> list[Any]:
+    """Give every pair its own copies of its solutions, as in trainers without prompt groups."""
     from dataclasses import replace
 
-    reference_by_group = []
-    for group_index, (group, arrays) in enumerate(zip(groups, reference, strict=True)):
-        order = [index for pair in group.pairs for index in pair]
+    separate_groups = []
+    for group in groups:
+        solutions = [group.solutions[index] for pair in group.pairs for index in pair]
         pairs = [(2 * n, 2 * n + 1) for n in range(len(group.pairs))]
-        groups[group_index] = replace(
-            group,
-            solutions=[group.solutions[i] for i in order],
-            tokens=[group.tokens[i] for i in order],
-            pairs=pairs,
-        )
-        reference_by_group.append([arrays[i] for i in order])
-    return reference_by_group
+        separate_groups.append(replace(group, solutions=solutions, pairs=pairs))
+    return separate_groups
 
 
 def compute_reference(trainer: Any, policy: Path) -> None:

@@ -53,7 +53,7 @@ class LikelihoodScorer(TransformersScorer):
             for index, logprobs in zip(batch, batch_logprobs, strict=True):
                 solution = encoded[index]
                 boundaries = [
-                    max(1, solution.prompt_length),
+                    solution.completion_start,
                     *(position + 1 for position in solution.score_positions),
                 ]
                 # logprobs[i] is log π of token i + 1.

@@ -155,7 +155,7 @@ class PoolingScorer(TokenScorer):
                 "/pooling",
                 {
                     "model": self._name,
-                    "input": solution.input_ids,
+                    "input": solution.input_ids.tolist(),
                     "task": "token_classify",
                     "use_activation": use_activation[index],
                     "encoding_format": "float",
@@ -182,11 +182,10 @@ class PoolingScorer(TokenScorer):
         positions = solution.score_positions
         if len(data) == len(solution.input_ids):
             return [data[position] for position in positions]
-        step_token_ids = {solution.input_ids[position] for position in positions}
+        token_ids = solution.input_ids.tolist()
+        step_token_ids = {token_ids[position] for position in positions}
         rows = [
-            position
-            for position, token_id in enumerate(solution.input_ids)
-            if token_id in step_token_ids
+            position for position, token_id in enumerate(token_ids) if token_id in step_token_ids
         ]
         if len(step_token_ids) == 1 and len(data) == len(rows):
             return [data[rows.index(position)] for position in positions]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from transformers import DynamicCache
@@ -20,7 +21,7 @@ from fsdpo_data.engines.prefix_sharing.probe import (
 )
 from fsdpo_data.engines.samplers.tokenization import pad_sequences
 from fsdpo_data.engines.scorers.token_scorer import TransformersScorer, length_batches
-from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution
+from fsdpo_data.engines.step_tokens import EncodedSolution
 
 MAX_CACHED_PROMPTS = 32  #: Maximum number of prompts whose keys and values are in memory.
 
@@ -59,12 +60,11 @@ class PrmScorer(TransformersScorer):
         """
         if probe.attention_window(self._net.config):
             return False  # a sliding window drops keys that other solutions still need
-        prompt_step_ids = [PROMPT_STEP_ID] * PROBE_PROMPT_TOKENS
         probe_length = PROBE_PROMPT_TOKENS + PROBE_SOLUTION_TOKENS
         probes = [
             EncodedSolution(
-                input_ids=input_ids,
-                step_ids=[*prompt_step_ids, *range(PROBE_SOLUTION_TOKENS)],
+                input_ids=np.array(input_ids, np.int32),
+                prompt_length=PROBE_PROMPT_TOKENS,
                 score_positions=list(range(PROBE_PROMPT_TOKENS, probe_length)),
                 n_steps=PROBE_SOLUTION_TOKENS,
             )
@@ -173,12 +173,10 @@ def _group_by_prompt(encoded: dict[int, EncodedSolution]) -> tuple[list[list[int
         solutions. Solutions that are too long for a masked row are never in a group.
     """
     ungrouped: list[int] = []
-    indices_by_prompt: dict[tuple[int, ...], list[int]] = {}
+    indices_by_prompt: dict[bytes, list[int]] = {}
     for index, solution in encoded.items():
-        prompt: tuple[int, ...] = ()
-        if len(solution.input_ids) <= MAX_MASKED_ROW_TOKENS:
-            prompt = tuple(solution.input_ids[: solution.prompt_length])
-        if prompt:
+        if solution.prompt_length and len(solution.input_ids) <= MAX_MASKED_ROW_TOKENS:
+            prompt = solution.input_ids[: solution.prompt_length].tobytes()
             indices_by_prompt.setdefault(prompt, []).append(index)
         else:
             ungrouped.append(index)

@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.samplers.tokenization import encode_prompt, text_encoder
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PrmFormat, fill_fields
-from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution
+from fsdpo_data.engines.step_tokens import EncodedSolution
 from fsdpo_data.models.untrusted import describe_load_error, limit_execution
 
 #: Placeholder of a turn while the chat template is rendered, because templates trim their messages.
@@ -100,13 +102,9 @@ class PrmFormatTokenizer:
         if length > max_length:
             score_positions = []
             length = encoded.prompt_length
-        step_ids = [PROMPT_STEP_ID] * encoded.prompt_length
-        for position in range(encoded.prompt_length, length):
-            # A token belongs to the step with the next score position. The last token has one.
-            step_ids.append(bisect_left(score_positions, position))
         return EncodedSolution(
-            input_ids=encoded.ids[:length],
-            step_ids=step_ids,
+            input_ids=np.array(encoded.ids[:length], np.int32),
+            prompt_length=encoded.prompt_length,
             score_positions=score_positions,
             n_steps=len(steps),
         )

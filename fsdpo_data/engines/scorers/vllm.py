@@ -46,7 +46,9 @@ class VllmPrmScorer(TokenScorer):
         """Yield the index of each solution and vLLM's output for its tokens, [T, …]."""
         if not encoded:
             return
-        prompts = [{"prompt_token_ids": solution.input_ids} for solution in encoded.values()]
+        prompts = [
+            {"prompt_token_ids": solution.input_ids.tolist()} for solution in encoded.values()
+        ]
         with vllm_errors("scoring"):
             outputs = self._llm.encode(prompts, pooling_task=task, use_tqdm=False)
         for index, output in zip(encoded, outputs, strict=True):

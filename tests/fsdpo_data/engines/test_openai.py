@@ -241,9 +241,7 @@ def test_a_silent_server_is_an_error_after_the_idle_timeout(script: Script, url:
     engine = connect(url, idle_timeout=2.0, concurrency=1)
     script.tricks += [lambda handler: False] + [openai_server.broken] * 1000
     arrived = []
-    with pytest.raises(
-        UnavailableError, match=r"no response in 2 seconds .*500.*resume the run"
-    ):
+    with pytest.raises(UnavailableError, match=r"no response in 2 seconds .*500.*resume the run"):
         for index, _ in engine.stream(PROMPTS, SPEC):
             arrived.append(index)
     assert arrived == [0]

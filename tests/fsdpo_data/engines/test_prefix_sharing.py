@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from random_model import save_random_model
 
@@ -28,7 +29,7 @@ from fsdpo_data.engines.prefix_sharing.probe import (  # noqa: E402
 from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
 from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer  # noqa: E402
 from fsdpo_data.engines.scorers.prm import PrmScorer, _group_by_prompt  # noqa: E402
-from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, EncodedSolution, StepTokenizer  # noqa: E402
+from fsdpo_data.engines.step_tokens import EncodedSolution, StepTokenizer  # noqa: E402
 from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
 
 SIZES: dict[str, Any] = dict(
@@ -166,7 +167,12 @@ def test_long_solutions_do_not_share_a_cached_prompt() -> None:
     """Scoring with a cached prompt needs a mask of quadratic size in the longest solution."""
     sizes = (10, 10, MAX_MASKED_ROW_TOKENS - 2, MAX_MASKED_ROW_TOKENS - 1)
     encoded = {
-        index: EncodedSolution([0, 1, *range(size)], [PROMPT_STEP_ID] * 2 + [0] * size, [size], 1)
+        index: EncodedSolution(
+            input_ids=np.array([0, 1, *range(size)]),
+            prompt_length=2,
+            score_positions=[size + 1],
+            n_steps=1,
+        )
         for index, size in enumerate(sizes)
     }
     assert _group_by_prompt(encoded) == ([[0, 1, 2]], [3])
@@ -185,7 +191,8 @@ def test_hybrid_models_are_scored_like_plain_forward_passes(
     for item, rewards in zip(ITEMS, rewards_by_item, strict=True):
         encoded = encoder.encode(item.prompt, item.steps, add_eos=False)
         with torch.no_grad():
-            logits = model(torch.tensor([encoded.input_ids])).logits[0, encoded.score_positions, 0]
+            logits = model(torch.tensor(encoded.input_ids)[None]).logits[0]
+        logits = logits[encoded.score_positions, 0]
         assert rewards == pytest.approx(logits.sigmoid().tolist(), abs=1e-5)
 
 
@@ -196,7 +203,7 @@ def test_likelihoods_of_llama_4(tmp_path: Path) -> None:
     encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(tmp_path))
     encoded = encoder.encode(ITEMS[0].prompt, ITEMS[0].steps, add_eos=False)
     with torch.no_grad():
-        logp = model(torch.tensor([encoded.input_ids])).logits[0].double().log_softmax(-1)
+        logp = model(torch.tensor(encoded.input_ids)[None]).logits[0].double().log_softmax(-1)
     steps = [0.0, 0.0]
     for position in range(encoded.prompt_length, len(encoded.input_ids)):
         steps[encoded.step_ids[position]] += float(logp[position - 1, encoded.input_ids[position]])

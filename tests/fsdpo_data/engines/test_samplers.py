@@ -133,7 +133,7 @@ def test_sentencepiece_completions_keep_their_space(tmp_path: Path) -> None:
     encoder = StepTokenizer(spaced)
     for completion in free:
         ids = (
-            encoder.encode(prompt, [completion.text], add_eos=False).input_ids
+            encoder.encode(prompt, [completion.text], add_eos=False).input_ids.tolist()
             if completion.text
             else []
         )

@@ -173,8 +173,8 @@ def test_training_and_scoring_read_the_same_tokens(model: Path, tmp_path: Path) 
     encoder = StepTokenizer(tokenizer)
     for row, read in zip(rows, trained, strict=True):
         encoded = encoder.encode(row["prompt"], row["completions"], add_eos=False)
-        assert (encoded.input_ids, encoded.score_positions) == (
-            read.input_ids.tolist(),
+        assert (encoded.input_ids.tolist(), encoded.score_positions) == (
+            read.solution.input_ids.tolist(),
             read.label_positions,
         )
 

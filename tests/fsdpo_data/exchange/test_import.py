@@ -143,7 +143,8 @@ def test_cut_solutions_are_scored_at_the_tokens_of_complete_ones(
         cut = encoder.encode("", row["completions"], add_eos=False)
         n_steps = len(cut.score_positions)
         assert cut.score_positions == complete_solution.score_positions[:n_steps]
-        assert cut.input_ids == complete_solution.input_ids[: len(cut.input_ids)]
+        n_tokens = len(cut.input_ids)
+        assert cut.input_ids.tolist() == complete_solution.input_ids[:n_tokens].tolist()
         n_cut += n_steps < len(fields["steps"])
     assert n_cut > 100
 

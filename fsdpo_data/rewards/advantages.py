@@ -1,8 +1,9 @@
 r"""Advantages from outcomes and step rewards, as pure functions of tensors.
 
 Trainers for reinforcement learning weight the gradient of each token by an advantage. The functions
-compute advantages of solutions [B], of steps [B, K] and of tokens [B, T]. They are here and not in
-``fsdpo_data.rewards``, because they work on tensors, next to the losses; rewards are lists.
+compute advantages of solutions [B], of steps [B, K] and of tokens [B, T], from the rewards of the
+reward functions in this folder. Other trainers call them: the training stages of ``fsdpo_train``
+have no advantages.
 
 Name suffixes give the shapes: ``_B`` completions, ``_K`` steps, ``_T`` generated tokens. Padding
 may hold any number.

@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 
 import torch
 
-from fsdpo_train import advantages
+from fsdpo_data.rewards import advantages
 
 NAN = math.nan
 Rows = list[list[float]]
