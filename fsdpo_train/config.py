@@ -218,8 +218,8 @@ class PrmConfig(TrainConfig):
 
     The defaults are those of Full-Step-DPO (arXiv 2502.14356) for models with 7 billion weights:
     one epoch, 256 solutions per optimizer step on one device, and a learning rate of 5e-7. Small
-    models need a much higher learning rate. The embedded model `tiny` has its own, which the
-    command prints.
+    models need a much higher learning rate. `tiny`, the model of a million weights in the package,
+    has its own, which the command prints.
 
     Examples:
         fsdpo-train prm runs/demo --model tiny --out runs/prm --epochs 3
@@ -250,12 +250,12 @@ class PrmConfig(TrainConfig):
     grad_accum: Annotated[int, Field(ge=1)] = 32
     """Micro-batches per optimizer step."""
     labels: Literal["auto", "outcome", "rollouts", "first-error", "imported"] = "auto"
-    """``outcome``: the outcome of the solution at every step (N=1). ``rollouts``: the fraction of
-    correct continuations of each step, or of a judge's votes (N>1). ``first-error``: right before
-    the first error that ``label --search first-error`` found, wrong from there on. ``imported``:
-    the labels of ``fsdpo-data import``. ``auto``: imported labels if the dataset has them, else
-    labels of a search, else rollouts, else outcomes. Solutions without labels of this kind are left
-    out, and counted.
+    """``outcome``: the outcome of the solution at every step. ``rollouts``: the fraction of correct
+    continuations of each step, or of a judge's votes. ``first-error``: right before the first
+    error that ``label --search first-error`` found, wrong from there on. ``imported``: the labels
+    of ``fsdpo-data import``. ``auto``: imported labels if the dataset has them, else labels of a
+    search, else rollouts, else outcomes. Solutions without labels of this kind are left out, and
+    counted.
     """
     loss: Annotated[str, Option(choices=PRM_LOSSES, panel=_LOSS)] = "bce"
     """Name of the loss."""
@@ -321,8 +321,8 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     The defaults are those of Full-Step-DPO (arXiv 2502.14356) for models with 7 billion weights:
     one epoch, and 4 prompts per optimizer step on one device, which are 64 pairs if every prompt
     has 16. `batch_pairs` counts the pairs instead. The learning rate, β and γ come from there too.
-    Small models need a much higher learning rate. The embedded model `tiny` has its own, which the
-    command prints.
+    Small models need a much higher learning rate. `tiny`, the model of a million weights in the
+    package, has its own, which the command prints.
 
     Examples:
         fsdpo-train dpo runs/pairs --model tiny --out runs/full-step

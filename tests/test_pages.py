@@ -323,19 +323,76 @@ def test_every_measured_number_has_a_result_or_a_reason() -> None:
                 assert not LOOKS_MEASURED.search(line), f"{page.name}: {line[:90]}"
 
 
-def test_the_evidence_of_the_readme_has_the_numbers_of_its_rows() -> None:
-    """Each cell is in the row of its model and benchmark, and not only somewhere in the file."""
-    rows = re.findall(r"^\| ([\w.-][^|,]*), (MATH-500|GSM8K) \|(.*)\|$", README, flags=re.M)
-    assert len(rows) > 2
-    for model, benchmark, cells in rows:
-        section = RESULTS["evidence"][1].partition(f"== {benchmark}:")[2].partition("\n== ")[0]
-        vote = re.search(r"^vote .* ([\d.]+) \[[^]]*\]$", section, flags=re.M)
-        choice = re.search(
-            rf"^{re.escape(model)} +32 +([\d.]+) \[[^]]*\] +(\S+ \[[^]]*\])", section, flags=re.M
-        )
-        assert vote and choice
-        values = [cell.strip() for cell in cells.split("|")]
-        assert values == [vote[1], choice[1], choice[2]]
+EVIDENCE = RESULTS["evidence"][1]
+
+
+def result_rows() -> list[list[str]]:
+    """Return the cells of the rows of results in README."""
+    table = README.partition("<!-- real: results -->\n")[2].partition("\n\n")[0]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]
+    ]
+
+
+def benchmark_section(name: str) -> str:
+    """Return the part of the evidence about a benchmark."""
+    return EVIDENCE.partition(f"== {name}:")[2].partition("\n== ")[0]
+
+
+def published_cells(model: str, benchmark: str, n: str) -> list[str]:
+    """Return vote, accuracy and difference of a published model, by the selected strategy."""
+    section = benchmark_section(benchmark)
+    vote = re.search(r"^vote .* ([\d.]+) \[[^]]*\]$", section, flags=re.M)
+    choice = re.search(
+        rf"^{re.escape(model)} +{n} +([\d.]+) \[[^]]*\] +(\S+ \[[^]]*\])", section, flags=re.M
+    )
+    assert vote and choice
+    return [f"vote {vote[1]}", choice[1], choice[2]]
+
+
+def clean_difference(problems: str, benchmark: str, n: str) -> str:
+    """Return how far best-of-N by `min` is ahead on the problems without the chat prompt."""
+    title = f"points ahead of the vote, {problems} problems without the chat prompt\n"
+    header, row = benchmark_section(benchmark).partition(title)[2].splitlines()[:2]
+    assert row.startswith("Qwen2.5-Math-PRM-7B") and "best-of-N      min" in row
+    return re.findall(r"\S+ \[[^]]*\]", row)[header.split().index(f"N={n}") - 3]
+
+
+def page_cells(page: str, start: str) -> list[str]:
+    """Return the cells of the row of a page that starts with a text and has an interval."""
+    lines = PAGES[DOCS / page].splitlines()
+    (line,) = [line for line in lines if line.startswith(f"| {start} |") and "[" in line]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def accuracy(cell: str) -> str:
+    """Return the accuracy of a cell with an interval."""
+    return cell.partition(" [")[0]
+
+
+def test_the_results_of_the_readme_are_those_of_their_files_and_pages() -> None:
+    """Each cell is in the row of its model and problems, and not only somewhere in a file."""
+    kinds = set()
+    for choice, n, *values in result_rows():
+        if match := re.fullmatch(r"([\w.-]+), (MATH-500|GSM8K)", choice):
+            kinds.add(match[2])
+            assert values == published_cells(match[1], match[2], n)
+        elif match := re.fullmatch(r"the same, (\d+) clean (MATH-500|GSM8K)", choice):
+            kinds.add(match[0])
+            assert values == ["vote", "–", clean_difference(match[1], match[2], n)]
+        elif choice == "our 0.5B PRM (`make real`), GSM8K":
+            kinds.add(choice)
+            _, vote, *_ = page_cells("evidence.md", f"vote of {n}")
+            row = f"best of {n}: cross-entropy on Monte-Carlo labels"
+            _, chosen, ahead, *_ = page_cells("evidence.md", row)
+            assert values == [f"vote {accuracy(vote)}", accuracy(chosen), ahead]
+        else:
+            assert choice == "step weights, [generated problems](docs/study.md)"
+            kinds.add(choice)
+            _, dpo, *_ = page_cells("study.md", "DPO")
+            _, weighted, ahead, _ = page_cells("study.md", "full-step, γ 0.5, PRM")
+            assert values == [f"DPO {accuracy(dpo)}", accuracy(weighted), ahead]
+    assert len(kinds) == len(result_rows()) == 6
 
 
 def test_the_readme_counts_the_formats_of_reward_models() -> None:

@@ -163,7 +163,7 @@ RUN_READERS = [
 DEFINITION_READERS = [
     Reader("benchmark.toml", f"{BENCH} --task FILE --replay INPUTS/recorded.jsonl"),
     Reader("recipe.toml", "fsdpo_bench recipe FILE --dry-run"),
-    Reader("prm-curve.toml", "fsdpo_bench recipe FILE --dry-run"),
+    Reader("embedded.toml", "fsdpo_bench recipe FILE --dry-run"),
     Reader(
         "format.toml",
         "fsdpo_data label INPUTS/pairs --judge tiny --judge-format FILE --out OUT",

@@ -74,8 +74,8 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
     decoder: Annotated[
         Sequence[str], Option(names_in_value=DECODERS, default_text=DEFAULT_DECODER)
     ] = ()
-    """Names of decoders; several with commas: `greedy,sc`. For a recording with several completions
-    per problem, the default is `first,sc` with all completions.
+    """Names of decoders, which choose the answer of a problem; several with commas: `greedy,sc`. If
+    `replay` has several completions per problem, the default is `first,sc` with all of them.
     """
     k: Annotated[Sequence[Annotated[int, Field(ge=1)]], Option(default_text="5")] = ()
     """Number of samples per problem, for decoders that choose from samples; may be repeated."""

@@ -186,14 +186,14 @@ def format_rollout_cost(manifest: Manifest) -> str:
         )
     return (
         f"N={n}: {n_continuations:,} continuations of {rollouts.prefixes:,} prefixes, "
-        f"{cost}{saved}; outcome labels (N=1) need no tokens"
+        f"{cost}{saved}; outcome labels need no tokens"
     )
 
 
 class LabelOptions(FailureOptions, StageOptions, ContinuationOptions):
     r"""Label steps: sample continuations from each step and count correct answers, or ask a judge.
 
-    Outcome labels (N=1) are already in the dataset and cost nothing. Monte-Carlo labels sample N
+    Outcome labels are already in the dataset and cost nothing. Monte-Carlo labels sample N
     continuations of every step of every solution. A judge reads each solution and names its first
     wrong step. Sampling options that you do not set come from the dataset, or from the judge's
     format.

@@ -231,7 +231,7 @@ PREFERENCE_LOSSES.register(
 PREFERENCE_LOSSES.register(
     PreferenceLoss(
         name="dpo",
-        summary="DPO on whole solutions",
+        summary="DPO on complete solutions",
         source="Rafailov et al. 2023, equation 7",
         pair_loss=dpo_pair_loss,
     )
@@ -256,7 +256,7 @@ PREFERENCE_LOSSES.register(
 PREFERENCE_LOSSES.register(
     PreferenceLoss(
         name="public-code",
-        summary="Public code that is presented as Full-Step-DPO: token weights, no factor β",
+        summary="Public code that is presented as Full-Step-DPO: a softmax over tokens, not steps",
         source="no paper",
         options=("beta", "gamma"),
         uses_rewards=True,

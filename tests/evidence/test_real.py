@@ -126,20 +126,40 @@ def test_the_page_has_the_tables_of_the_numbers(size: str) -> None:
     assert tables and all(table.strip() in page for table in tables)
 
 
+#: The stage of each row of the page on hardware.
+HARDWARE_STAGES = {
+    ("cpu", "two continuations of each step of 300 solutions, vLLM"): "labelled",
+    ("cpu", "PRM on 300 solutions, one epoch"): "prm-rollouts",
+    ("cpu", "PRM on 1,199 solutions, one epoch"): "prm-outcome",
+    ("cpu", "step rewards of 1,200 solutions"): "scored",
+    ("cpu", "DPO on 246 pairs, two epochs"): "dpo-seed0",
+    ("cpu", "4 samples of each of 200 problems, vLLM"): "dpo-seed0-test",
+    ("gpu", "one greedy solution of each of 300 problems, transformers"): "greedy",
+    ("gpu", "PRM on 300 solutions, one epoch"): "prm-rollouts",
+    ("gpu", "PRM on 1,199 solutions, one epoch"): "prm-outcome",
+    ("gpu", "step rewards of 1,200 solutions"): "scored",
+}
+
+
 def test_the_page_on_hardware_has_the_costs_of_the_stages() -> None:
-    """Seconds, memory and memory of the GPU, of the last complete run of each stage."""
+    """Minutes and gigabytes of the last complete run of each stage."""
     page = (EVIDENCE.parents[1] / "docs/reference/hardware.md").read_text(encoding="utf-8")
     costs = {}
     for size in PAGE_SIZES:
         with (RESULTS / size / "stages.csv").open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 if row["status"] == "done":
-                    cells = [row["seconds"], row["peak_mb"], row["gpu_mb"]]
-                    costs[f"{size}/{row['stage']}"] = cells
-    rows = re.findall(r"^\|[^|]*\|[^|]*\| `([^`]+)` \|(.*)\|$", page, flags=re.M)
-    assert len(rows) > 8
-    for stage, cells in rows:
-        assert [cell.strip() for cell in cells.split("|")] == costs[stage], stage
+                    gpu_gb = f"{int(row['gpu_mb']) / 1000:.1f}" if row["gpu_mb"] else ""
+                    minutes = f"{float(row['seconds']) / 60:.1f}"
+                    gb = f"{int(row['peak_mb']) / 1000:.1f}"
+                    costs[f"{size}/{row['stage']}"] = [minutes, gb, gpu_gb]
+    table = page.partition("## Measured stages")[2]
+    rows = re.findall(r"^\| (two|one) ([^|]+) \| ([^|]+) \|(.*)\|$", table, flags=re.M)
+    assert len(rows) == len(HARDWARE_STAGES)
+    for _, machine, work, cells in rows:
+        size = "cpu" if machine.startswith("CPU") else "gpu"
+        expected = costs[f"{size}/{HARDWARE_STAGES[size, work]}"]
+        assert [cell.strip() for cell in cells.split("|")] == expected, work
 
 
 def test_a_stage_that_takes_too_long_stops_alone(tmp_path: Path) -> None:

@@ -127,9 +127,6 @@ RECIPE_VALUES = {
     ("demo", "train"): dict(lr=2e-5, beta=0.1, adam_beta2=0.999, batch_size=4, grad_accum=1),
     ("embedded", "prm"): dict(lr=1.5e-3, adam_beta2=0.98, batch_size=32, grad_accum=1, epochs=3),
     ("embedded", "train"): dict(lr=1e-4, beta=1, adam_beta2=0.999, batch_size=4, grad_accum=1),
-    ("prm-curve", "prm-m4-n1"): dict(lr=1.5e-3, adam_beta2=0.98, batch_size=32, grad_accum=1),
-    ("prm-curve", "implicit-m8"): dict(lr=3e-4, adam_beta2=0.98, batch_size=32, grad_accum=1),
-    ("prm-curve", "pqm-m8-n4"): dict(lr=1.5e-3, adam_beta2=0.98, batch_size=32, grad_accum=1),
 }
 
 

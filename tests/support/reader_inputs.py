@@ -111,7 +111,7 @@ def make_data_inputs(folder: Path) -> None:
     (folder / "benchmark.toml").write_text(benchmark)
     (folder / "recipe.toml").write_text(RECIPE)
     (folder / "format.toml").write_text(PRM_FORMAT)
-    shutil.copyfile(shipped_path("recipes/prm-curve.toml"), folder / "prm-curve.toml")
+    shutil.copyfile(shipped_path("recipes/embedded.toml"), folder / "embedded.toml")
 
 
 def _make_problems(folder: Path) -> None:

@@ -26,7 +26,7 @@ from fsdpo_data.stages.pipeline import BuildOptions, run_build
 
 
 class DemoOptions(Options):
-    """Run all stages with the embedded model, from samples to an evaluated policy.
+    """Run all stages with the model in the package, from samples to an evaluated policy.
 
     The demo works offline and takes minutes on two CPU cores. All outputs are in
     `runs/fsdpo-demo`, and a second run skips finished stages. The commands are the recipe `demo`

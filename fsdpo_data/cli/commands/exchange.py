@@ -60,10 +60,7 @@ def _import_notes() -> str:
     """Return the Markdown lists of the readable responses and step labels, a line for each."""
     publishers = [f"- {entry.publisher}" for entry in response_formats().values()]
     responses = "\n".join(["\n\n**Responses**, which `--from outputs` recognises\n", *publishers])
-    descriptions = {
-        name: f"{entry.summary}; drops {entry.drops}"
-        for name, entry in step_label_formats().items()
-    }
+    descriptions = {name: entry.summary for name, entry in step_label_formats().items()}
     return f"{responses}{_list_formats(descriptions)}"
 
 

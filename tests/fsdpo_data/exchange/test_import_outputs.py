@@ -497,6 +497,6 @@ def test_the_command_line(tmp_path: Path) -> None:
     for flag, value in (("--temperature", "0.5"), ("--problems", "gsm8k"), ("--series", "x")):
         with pytest.raises(InputError, match=f"{flag} .*needs --from outputs"):
             CliRunner().invoke(app, [*line, "prm800k", flag, value], catch_exceptions=False)
-    message = r"contains no outputs\. First problem: fields a\. Expected .*; plain \(answer"
+    message = r"contains no outputs\. First problem: fields a\. Expected .*; rows of answer and response \(answer"
     with pytest.raises(InputError, match=message):
         import_file(written(tmp_path / "theirs.jsonl", [{"a": 1}]), tmp_path / "none")
