@@ -25,14 +25,14 @@ from fsdpo_train.preference.data import PairRow  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
 from fsdpo_train.prm.data import IGNORE_LABEL, PrmRow, collate_solutions  # noqa: E402
 from fsdpo_train.trainer.batching import (  # noqa: E402
-    collate_rows,
+    collate_tokens,
     pack_rows,
     pad_to_world_size,
     unpack_rows,
 )
 from fsdpo_train.trainer.models import disable_dropout  # noqa: E402
 from fsdpo_train.trainer.trainer import StageTrainer  # noqa: E402
-from fsdpo_train.trainer.training_rows import CompletionRow, TrainingRow  # noqa: E402
+from fsdpo_train.trainer.training_rows import SolutionRow, TrainingRow  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -179,12 +179,21 @@ def test_padding_rows_fill_the_last_batch() -> None:
     assert len(sampler) == 4 and sorted(order[:3]) == [0, 1, 2] and order[3] == 3
 
 
+def made_solution(length: int, n_steps: int) -> EncodedSolution:
+    """Return a solution without a prompt, whose first tokens are steps."""
+    return EncodedSolution(
+        input_ids=np.arange(length),
+        prompt_length=0,
+        score_positions=list(range(n_steps)),
+        n_steps=n_steps,
+    )
+
+
 def test_the_padding_row_of_a_pack_has_a_label_per_position() -> None:
     """The first pack need not start with the first row, whose number of labels may differ."""
     rows = [
         PrmRow(
-            input_ids=range(2 * n_labels),
-            n_prompt=0,
+            solution=made_solution(2 * n_labels, n_labels),
             label_positions=range(n_labels),
             labels=[1.0] * n_labels,
             length=2 * n_labels,
@@ -203,8 +212,8 @@ def test_the_padding_row_of_a_pack_has_a_label_per_position() -> None:
 
 
 def test_padding_rows_have_nothing_that_the_loss_reads() -> None:
-    completion = CompletionRow(input_ids=[1, 2, 3], n_prompt=1, length=3)
-    assert not collate_rows([completion.without_loss()], 0)["completion_mask"].any()
+    row = SolutionRow(solution=made_solution(3, 1), length=3)
+    assert not collate_tokens([row.without_loss().solution], 0)["completion_mask"].any()
     pair = PairRow(group=0, pairs=[(0, 1)], length=3)
     assert not pair.without_loss().pairs
 
