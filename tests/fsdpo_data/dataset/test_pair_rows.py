@@ -29,7 +29,7 @@ REWARDS = ["chosen_rewards", "rejected_rewards"]
 
 
 @pytest.fixture
-def imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def imported_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a dataset of four imported pairs, in three files."""
     monkeypatch.setattr(sample, "SHARD_SOLUTIONS", 2)
     source = write_rows(tmp_path / "rows.jsonl", STEP_DPO_ROWS)
@@ -57,11 +57,11 @@ class FirstUnscored(MadeUpRewards):
 
 
 def test_scored_imported_pairs_have_the_rewards_of_their_solutions(
-    imported: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    imported_dataset: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pairs = read_config(imported, "pairs")
+    pairs = read_config(imported_dataset, "pairs")
     assert pairs.height == 4 and pairs["chosen_rewards"].null_count() == 4
-    score(imported, tmp_path / "scored", MadeUpRewards())
+    score(imported_dataset, tmp_path / "scored", MadeUpRewards())
     scored = read_config(tmp_path / "scored", "pairs")
     assert scored.drop(REWARDS).equals(pairs.drop(REWARDS))
     solutions = read_config(tmp_path / "scored", "solutions")
@@ -78,18 +78,20 @@ def test_scored_imported_pairs_have_the_rewards_of_their_solutions(
     assert again["chosen_rewards"].to_list() != scored["chosen_rewards"].to_list()
 
 
-def test_pairs_of_unscored_solutions_have_no_rewards(imported: Path, tmp_path: Path) -> None:
-    score(imported, tmp_path / "scored", FirstUnscored())
+def test_pairs_of_unscored_solutions_have_no_rewards(
+    imported_dataset: Path, tmp_path: Path
+) -> None:
+    score(imported_dataset, tmp_path / "scored", FirstUnscored())
     scored = read_config(tmp_path / "scored", "pairs")
     assert 0 < scored["chosen_rewards"].null_count() < scored.height
     assert scored["rejected_rewards"].null_count() == 0
 
 
 def test_a_selection_keeps_the_pairs_of_its_solutions(
-    imported: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    imported_dataset: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pairs = read_config(imported, "pairs")
-    data = fd.open_dataset(imported)
+    pairs = read_config(imported_dataset, "pairs")
+    data = fd.open_dataset(imported_dataset)
     questions = data.select(
         out=tmp_path / "questions", problem_filter="question LIKE 'Tom%'"
     ).validate()
@@ -107,9 +109,9 @@ def test_a_selection_keeps_the_pairs_of_its_solutions(
 
 
 def test_a_selection_without_any_complete_pair(
-    imported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    imported_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = fd.open_dataset(imported)
+    data = fd.open_dataset(imported_dataset)
     right = data.select(out=tmp_path / "right", per_problem=1, stratify="none").validate()
     assert right.manifest.rows.pairs == 0
     for command in (
@@ -121,9 +123,9 @@ def test_a_selection_without_any_complete_pair(
 
 
 def test_new_pairs_replace_imported_pairs_with_a_warning(
-    imported: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    imported_dataset: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    score(imported, tmp_path / "scored", MadeUpRewards())
+    score(imported_dataset, tmp_path / "scored", MadeUpRewards())
     spec = PairSpec(top=1, require_outcome=False)
     with caplog.at_level(logging.WARNING):
         derive_dataset(
