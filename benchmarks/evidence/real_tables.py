@@ -13,7 +13,6 @@ from fsdpo_bench.prm.processbench import (
     best_threshold,
     count_first_errors,
     f1_interval,
-    threshold_candidates,
 )
 from real_results import (
     AVERAGE,
@@ -33,6 +32,7 @@ from real_results import (
 from real_stages import Sizes
 
 from fsdpo_data.core.statistics import mean_difference, mean_rate, student_interval
+from fsdpo_data.steps.first_error import threshold_candidates
 
 PRM_TITLES = {
     "outcome": "cross-entropy on outcomes",

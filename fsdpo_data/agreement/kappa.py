@@ -100,9 +100,3 @@ def kappa_interval(
         return _kappa(*(sums_CG @ counts_DG.T))
 
     return bootstrap_interval(resampled_kappas, sums_CG.shape[1])
-
-
-def harmonic_mean(first: float, second: float) -> float:
-    """Return the harmonic mean of two fractions; 0 if both are 0."""
-    total = first + second
-    return 2 * first * second / total if total else 0.0

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
-from fsdpo_data.agreement.kappa import StepAgreement, harmonic_mean, measure_agreement
+from fsdpo_data.agreement.kappa import StepAgreement, measure_agreement
 from fsdpo_data.agreement.labels import ANY_CORRECT, read_labeller
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Seed
 from fsdpo_data.core.statistics import Interval, Mean, mean_rate
+from fsdpo_data.steps.first_error import (
+    NO_ERROR,
+    find_first_below,
+    find_first_wrong,
+    harmonic_mean,
+    threshold_candidates,
+)
 
-NO_ERROR = -1  #: First error of a solution whose steps are all right.
-MAX_CANDIDATES = 200  #: Most thresholds to try; they are quantiles of the scores.
 MAX_POSITION = 10  #: Steps from this position on share a row.
 
 
@@ -198,9 +203,7 @@ def _is_tuning(problem: str, seed: int) -> bool:
 
 def _best_threshold(pairs: Sequence[_SolutionPair], goal: str) -> float:
     """Return the quantile of the scores with the highest F1 or kappa; the lowest of equal ones."""
-    scores = sorted(score for pair in pairs for score in pair.scores)
-    n_quantiles = min(MAX_CANDIDATES, len(scores))
-    candidates = sorted({scores[len(scores) * i // n_quantiles] for i in range(n_quantiles)})
+    candidates = threshold_candidates(pair.scores for pair in pairs)
 
     def quality(threshold: float) -> float:
         if goal == "f1":
@@ -260,8 +263,8 @@ def _first_errors(pairs: Sequence[_SolutionPair], threshold: float) -> FirstErro
     """Return how often the labeller names the first error of the reference."""
     hits: dict[bool, list[tuple[str, bool]]] = {True: [], False: []}
     for pair in pairs:
-        truth = _first_wrong(pair.truth, lambda label: not label)
-        guess = _first_wrong(pair.scores, lambda score: score < threshold)
+        truth = find_first_wrong(not is_right for is_right in pair.truth)
+        guess = find_first_below(pair.scores, threshold)
         hits[truth != NO_ERROR].append((pair.problem, guess == truth))
     with_error = _mean_hits(hits[True])
     without_error = _mean_hits(hits[False])
@@ -269,11 +272,6 @@ def _first_errors(pairs: Sequence[_SolutionPair], threshold: float) -> FirstErro
     if with_error.value is not None and without_error.value is not None:
         f1 = harmonic_mean(with_error.value, without_error.value)
     return FirstErrorAgreement(f1, with_error, without_error)
-
-
-def _first_wrong(values: Sequence[Any], is_wrong: Callable[[Any], bool]) -> int:
-    """Return the index of the first wrong step, or ``NO_ERROR``."""
-    return next((index for index, value in enumerate(values) if is_wrong(value)), NO_ERROR)
 
 
 def _mean_hits(hits: Sequence[tuple[str, bool]]) -> Mean:

@@ -15,8 +15,9 @@ from fsdpo_data.core.parquet_files import scan_parquet
 from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.pairs import statistics
 from fsdpo_data.pairs.best_worst import PairSpec
-from fsdpo_data.pairs.first_error import StepPairSettings, first_low_reward
+from fsdpo_data.pairs.first_error import StepPairSettings
 from fsdpo_data.pairs.statistics import SIDES, PairCounts
+from fsdpo_data.steps.first_error import find_first_below
 from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_GAMMA
 
 
@@ -138,7 +139,7 @@ def _find_misplaced_errors(pairs: Sequence[Path], threshold: float) -> Iterator[
     """Yield a line if pairs differ before or after the first error of their rejected side."""
     ids = []
     for row in statistics.read_pair_steps(pairs):
-        first_error = first_low_reward(row["rejected_rewards"] or [], threshold)
+        first_error = find_first_below(row["rejected_rewards"] or [], threshold)
         if statistics.find_first_difference(row).step != first_error:
             ids.append(row["rejected_id"])
     if ids:

@@ -1,7 +1,7 @@
 """Selection of first errors: in each incorrect solution, the first step with a low reward."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +13,7 @@ from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.options import Options
 from fsdpo_data.core.parquet_files import read_table_batches
 from fsdpo_data.core.sampling import ContinuationSettings
+from fsdpo_data.steps.first_error import NO_ERROR, find_first_below
 
 #: Keys of the counts of incorrect solutions: their total, and the reasons that exclude some.
 #: :func:`find_first_errors` explains them.
@@ -110,14 +111,9 @@ def _errors_by_problem(
         if solution.step_rewards is None:
             counts["unscored"] += 1
             continue
-        step = first_low_reward(solution.step_rewards, spec.threshold)
-        if step is None:
+        step = find_first_below(solution.step_rewards, spec.threshold)
+        if step == NO_ERROR:
             counts["no_error"] += 1
             continue
         errors.setdefault(solution.problem_id, []).append(FirstError(solution, step))
     return errors
-
-
-def first_low_reward(rewards: Sequence[float], threshold: float) -> int | None:
-    """Return the index of the first reward below ``threshold``; None if there is none."""
-    return next((index for index, reward in enumerate(rewards) if reward < threshold), None)

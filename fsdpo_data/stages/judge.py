@@ -23,7 +23,6 @@ from fsdpo_data.dataset.schema import read_table, replace_column
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import (
-    NO_ERROR,
     count_approvals,
     critique_prompt,
     majority_vote,
@@ -35,6 +34,7 @@ from fsdpo_data.stages.continuations import ContinuationSampler, Prefix, prefix_
 from fsdpo_data.stages.label_columns import count_labels, restore_outcome_labels
 from fsdpo_data.stages.label_records import LABEL_STAGE, JudgeCounts, LabelSettings
 from fsdpo_data.stages.score import questions_by_id
+from fsdpo_data.steps.first_error import NO_ERROR, find_first_wrong
 
 FOLDER = "critiques"  #: Folder of the critiques inside the new dataset's directory.
 StepCounts: TypeAlias = list[dict[str, int]]  #: ``n`` and ``n_correct`` of each step.
@@ -197,10 +197,7 @@ def first_failed_step(rollouts: Sequence[Mapping[str, int] | None]) -> int:
 
     Steps that a search did not continue have no counts, and are not the first to fail.
     """
-    for step, counts in enumerate(rollouts):
-        if counts is not None and not counts["n_correct"]:
-            return step
-    return NO_ERROR
+    return find_first_wrong(counts is not None and not counts["n_correct"] for counts in rollouts)
 
 
 def judge_rows(settings: LabelSettings, counts: JudgeCounts) -> list[tuple[str, str]]:

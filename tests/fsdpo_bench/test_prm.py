@@ -32,7 +32,6 @@ from fsdpo_bench.prm.processbench import (
     best_threshold,
     count_first_errors,
     f1_interval,
-    first_below,
     measure_first_errors,
     read_first_error_rows,
     score_examples,
@@ -58,12 +57,8 @@ from fsdpo_data.problems.embedded.solutions import first_wrong_step, write_solut
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.sample import build
 from fsdpo_data.stages.score import ScoreStage
+from fsdpo_data.steps.first_error import find_first_below
 from fsdpo_data.steps.rewards import AGGREGATES
-
-
-def test_the_first_step_below_the_threshold_is_the_error() -> None:
-    assert first_below([0.9, 0.4, 0.1], 0.5) == 1
-    assert first_below([0.9, 0.5], 0.5) == -1
 
 
 def test_f1_is_the_harmonic_mean_of_both_accuracies() -> None:
@@ -498,7 +493,7 @@ def test_the_majority_of_critiques_decides_as_in_the_script_of_processbench() ->
     sampler = FixedSampler({prompt: [f"So \\boxed{{{vote}}}." for vote in [0, 1, 1, -1, -1, -1]]})
     share = CritiqueScorer(judge, sampler).score([item])
     [decided] = CritiqueScorer(majority, sampler).score([item])
-    assert first_below(share[0] or [], 0.6) == 1 and first_below(decided or [], 0.5) == -1
+    assert find_first_below(share[0] or [], 0.6) == 1 and find_first_below(decided or [], 0.5) == -1
 
 
 def test_a_generative_judge_is_measured_by_its_critiques(shared: Path) -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from fsdpo_bench.prm.processbench import NO_ERROR, FirstErrorExample
+from fsdpo_bench.prm.processbench import FirstErrorExample
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_errors import describe_row_error
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.toml_tables import TomlTable
+from fsdpo_data.steps.first_error import NO_ERROR
 
 ORIGINAL = "original"  #: Alteration of solutions that are not altered.
 _ALL = "all"  #: Name of the scores over all altered solutions.

@@ -26,9 +26,12 @@ from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.statistics import Interval, bootstrap_interval, mean_rate
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.models.prompts import Template
-
-NO_ERROR = -1  #: Label of solutions without a wrong step.
-_MAX_CANDIDATES = 200  #: Maximum number of thresholds to try; they are quantiles of the rewards.
+from fsdpo_data.steps.first_error import (
+    NO_ERROR,
+    find_first_below,
+    harmonic_mean,
+    threshold_candidates,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,11 +239,6 @@ def has_both_labels(rows: Sequence[FirstErrorExample]) -> bool:
     return len({row.first_error == NO_ERROR for row in rows}) == 2
 
 
-def first_below(rewards: Sequence[float], threshold: float) -> int:
-    """Return the index of the first reward below the threshold, or ``NO_ERROR``."""
-    return next((i for i, reward in enumerate(rewards) if reward < threshold), NO_ERROR)
-
-
 def count_first_errors(
     rewards: Sequence[Sequence[float] | None], labels: Sequence[int], threshold: float
 ) -> FirstErrorScores:
@@ -248,19 +246,15 @@ def count_first_errors(
     hits_with_error: list[bool] = []
     hits_without_error: list[bool] = []
     for step_rewards, label in zip(rewards, labels, strict=True):
-        is_hit = step_rewards is not None and first_below(step_rewards, threshold) == label
+        is_hit = step_rewards is not None and find_first_below(step_rewards, threshold) == label
         if label == NO_ERROR:
             hits_without_error.append(is_hit)
         else:
             hits_with_error.append(is_hit)
     accuracy_with_error = sum(hits_with_error) / max(1, len(hits_with_error))
     accuracy_without_error = sum(hits_without_error) / max(1, len(hits_without_error))
-    total_accuracy = accuracy_with_error + accuracy_without_error
-    f1 = 0.0
-    if total_accuracy:
-        f1 = 2 * accuracy_with_error * accuracy_without_error / total_accuracy
     return FirstErrorScores(
-        f1=f1,
+        f1=harmonic_mean(accuracy_with_error, accuracy_without_error),
         detected=sum(hits_with_error),
         with_error=len(hits_with_error),
         passed=sum(hits_without_error),
@@ -275,18 +269,6 @@ def best_threshold(rewards: Sequence[Sequence[float] | None], labels: Sequence[i
         threshold_candidates(rewards),
         key=lambda threshold: count_first_errors(rewards, labels, threshold).f1,
     )
-
-
-def threshold_candidates(rewards: Sequence[Sequence[float] | None]) -> list[float]:
-    """Return quantiles of the rewards, in ascending order; 0.5 without rewards."""
-    all_rewards: list[float] = []
-    for step_rewards in rewards:
-        all_rewards += step_rewards or ()
-    if not all_rewards:
-        return [0.5]
-    all_rewards.sort()
-    n_quantiles = min(_MAX_CANDIDATES, len(all_rewards))
-    return sorted({all_rewards[len(all_rewards) * i // n_quantiles] for i in range(n_quantiles)})
 
 
 def f1_interval(

@@ -24,8 +24,8 @@ from fsdpo_data.engines.scorers.prm_formats import (
 )
 from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.models.thinking import find_thinking
+from fsdpo_data.steps.first_error import NO_ERROR, find_first_wrong
 
-NO_ERROR = -1  #: The vote for "no step is wrong".
 _INDEX = re.compile(r"-1|\d{1,6}", re.A)
 _VERDICT = re.compile(r"\\boxed\{(?:\\text\{)?(correct|incorrect)\}", re.I)
 
@@ -126,7 +126,7 @@ def _read_step_verdicts(critique: str, n_steps: int) -> int | None:
     has_too_few = all(is_correct) and len(is_correct) < n_steps
     if n_steps == 0 or len(is_correct) > n_steps or has_too_few:
         return None
-    return NO_ERROR if all(is_correct) else is_correct.index(False)
+    return find_first_wrong(not is_right for is_right in is_correct)
 
 
 def majority_vote(votes: Sequence[int]) -> int:
