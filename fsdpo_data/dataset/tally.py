@@ -1,9 +1,9 @@
 """Counts over solutions, and the statistics derived from them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.core.cost import Cost
@@ -14,6 +14,7 @@ from fsdpo_data.core.entities import (
     Outcome,
     Solution,
 )
+from fsdpo_data.core.sampling import Completion
 from fsdpo_data.core.statistics import Mean, mean_rate, wilson_interval
 from fsdpo_data.dataset.manifest import SolutionStats
 
@@ -55,18 +56,18 @@ class Tally:
             name = count_field.name
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
-    def add_sampling_cost(self, samples: Sequence[Mapping[str, Any]]) -> None:
-        """Add the tokens, time and texts of the samples of one problem."""
-        token_counts = [sample["n_tokens"] for sample in samples]
-        if search := samples[0].get("search"):
+    def add_sampling_cost(self, completions: Sequence[Completion]) -> None:
+        """Add the tokens, time and texts of the completions of one problem."""
+        token_counts = [completion.n_tokens for completion in completions]
+        if search := completions[0].search:
             # The solutions of a search may share steps, so one of them and the rest count.
-            token_counts = [samples[0]["n_tokens"], search["discarded_tokens"]]
-            self.prm_calls += search["prm_calls"]
+            token_counts = [completions[0].n_tokens, search.discarded_tokens]
+            self.prm_calls += search.prm_calls
         self.tokens += sum(count for count in token_counts if count is not None)
         self.solutions_without_token_count += token_counts.count(None)
-        self.seconds += sum(sample["seconds"] for sample in samples)
-        self.truncated += sum(sample["finish_reason"] == "length" for sample in samples)
-        self.unique_texts += len({sample["text"] for sample in samples})
+        self.seconds += sum(completion.seconds for completion in completions)
+        self.truncated += sum(completion.finish_reason == "length" for completion in completions)
+        self.unique_texts += len({completion.text for completion in completions})
 
     def add_thinking(self, solutions: Sequence[Solution]) -> None:
         """Add whether the thinking of solutions ended."""

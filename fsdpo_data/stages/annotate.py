@@ -7,19 +7,19 @@ memory.
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Any
 
 from fsdpo_data.answers import Grader, GradingRequest, Verdict
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.completion_records import CompletionRecord, read_records
 from fsdpo_data.core.entities import UNGRADED, Problem, Solution
 from fsdpo_data.core.errors import StoreError
-from fsdpo_data.core.jsonl_log import LineSpan, read_spans
+from fsdpo_data.core.jsonl_log import LineSpan
 from fsdpo_data.core.sampling import solution_id
 from fsdpo_data.core.workers import worker_processes
 from fsdpo_data.dataset.manifest import FileEntry
@@ -87,7 +87,7 @@ def annotate(
 
 def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntry, Tally]:
     """Segment, grade and label the samples of a shard, and write them as one file."""
-    records = list(read_spans(task.root / COMPLETIONS_FILE, task.spans))
+    records = list(read_records(task.root / COMPLETIONS_FILE, task.spans))
     requests = _grading_requests(task, records)
     verdicts: Iterable[Verdict | None] = repeat(None, len(requests))
     if task.grader != NO_GRADER:
@@ -97,7 +97,7 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntr
     tally = Tally()
     text_digest = hashlib.sha256()
     for problem, record in zip(task.problems, records, strict=True):
-        samples = record["completions"]
+        samples = record.completions
         problem_responses = list(islice(graded_responses, len(samples)))
         problem_solutions = _make_solutions(task, problem.id, record, problem_responses)
         solutions += problem_solutions
@@ -115,27 +115,27 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntr
 
 
 def _grading_requests(
-    task: ShardTask, records: Sequence[Mapping[str, Any]]
+    task: ShardTask, records: Sequence[CompletionRecord]
 ) -> list[GradingRequest]:
     """Return the request to grade each sample, problem by problem."""
     return [
         grading_request(
             problem,
-            sample["text"],
-            prompt=record["prompt"],
-            finish_reason=sample["finish_reason"],
-            has_separate_reasoning="reasoning" in sample,
+            completion.text,
+            prompt=record.prompt,
+            finish_reason=completion.finish_reason,
+            has_separate_reasoning=bool(completion.reasoning),
             grade_thinking=task.grade_thinking,
         )
         for problem, record in zip(task.problems, records, strict=True)
-        for sample in record["completions"]
+        for completion in record.completions
     ]
 
 
 def _make_solutions(
     task: ShardTask,
     problem_id: str,
-    record: Mapping[str, Any],
+    record: CompletionRecord,
     graded_responses: Sequence[tuple[GradingRequest, Verdict | None]],
 ) -> list[Solution]:
     """Return the solutions of one problem, from its record and the graded samples.
@@ -144,9 +144,9 @@ def _make_solutions(
     """
     solutions = []
     for index, (request, verdict) in enumerate(graded_responses):
-        sample = record["completions"][index]
-        if "step_chars" in sample:
-            steps = split_at_lengths(request.response, sample["step_chars"])
+        completion = record.completions[index]
+        if completion.step_chars is not None:
+            steps = split_at_lengths(request.response, completion.step_chars)
         else:
             segmenter = segmenter_name(task.segmenter)
             steps = split_steps(request.response, request.thinking.end, segmenter)
@@ -155,20 +155,20 @@ def _make_solutions(
             solution_id=solution_id(problem_id, task.sampling_id, index),
             problem_id=problem_id,
             sample_index=index,
-            prompt=record["prompt"],
+            prompt=record.prompt,
             completions=steps,
             finish_reason=request.finish_reason,
-            n_tokens=sample["n_tokens"],
+            n_tokens=completion.n_tokens,
             answer=verdict.answer if verdict else None,
             outcome=outcome,
             labels=outcome_labels(outcome, len(steps)),
-            step_rewards=sample.get("step_rewards"),
+            step_rewards=completion.step_rewards,
             thinking_closed=request.thinking.closed if verdict else None,
-            step_labels=sample.get("step_labels"),
-            step_ratings=sample.get("step_ratings"),
+            step_labels=completion.step_labels,
+            step_ratings=completion.step_ratings,
             strict=verdict.strict if verdict else None,
-            search=sample.get("search"),
-            recorded_correct=sample.get("recorded_correct"),
+            search=asdict(completion.search) if completion.search else None,
+            recorded_correct=completion.recorded_correct,
         )
         solutions.append(solution)
     return solutions

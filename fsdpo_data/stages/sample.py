@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from fsdpo_data.core.completion_records import CompletionRecord
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
@@ -336,7 +337,7 @@ def sample_missing(
                     failures.add(key, outcome.error)
                     progress.advance(1)
                     continue
-                writer.add(key, prompt, outcome.completions)
+                writer.add(CompletionRecord(key, prompt, outcome.completions))
                 progress.advance(1, _count_tokens(outcome.completions))
                 if time.monotonic() - last_save > SAVE_INTERVAL_SECONDS:
                     writer.save()
@@ -369,12 +370,12 @@ class _RecordWriter:
         self._failures = failures
         self._on_new_records = on_new_records
         self._has_written = False
-        self._unsaved: list[tuple[str, str, Sequence[Completion]]] = []
+        self._unsaved: list[CompletionRecord] = []
 
-    def add(self, key: str, prompt: str, completions: Sequence[Completion]) -> None:
+    def add(self, record: CompletionRecord) -> None:
         """Add the record of a prompt."""
-        self._unsaved.append((key, prompt, completions))
-        self._failures.resolve(key)
+        self._unsaved.append(record)
+        self._failures.resolve(record.problem_id)
 
     def save(self) -> None:
         """Write the added records and the failed prompts."""

@@ -272,7 +272,8 @@ def test_processbench_rows_and_hostile_critiques_through_the_command_line(
     ]
     assert {step["n"] for steps in solution_rollouts for step in steps} == {1}
     # A truncated critique is not a vote.
-    assert read_votes(JUDGE_FORMAT, [("\\boxed{0}", "length"), ("\\boxed{-1}", "stop")], 3) == [-1]
+    critiques = [Completion("\\boxed{0}", "length"), Completion("\\boxed{-1}", "stop")]
+    assert read_votes(JUDGE_FORMAT, critiques, 3) == [-1]
 
 
 def test_a_custom_judge_format_is_sent_to_a_server(
