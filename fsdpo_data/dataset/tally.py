@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from itertools import groupby
 from typing import NamedTuple, Self
 
 from fsdpo_data.answers import Verdict
@@ -77,22 +78,30 @@ class Tally:
                 is_stopped = solution.finish_reason == "stop" and not solution.thinking_closed
                 self.stopped_thoughts += is_stopped
 
-    def add_verdicts(self, verdicts: Sequence[Verdict | None], steps: Sequence[int]) -> None:
-        """Add the verdicts on the samples of one problem.
+    def add_verdicts(
+        self,
+        problem_ids: Sequence[str],
+        verdicts: Sequence[Verdict | None],
+        step_counts: Sequence[int],
+    ) -> None:
+        """Add the verdicts on solutions. The solutions of a problem must be neighbours.
 
         Args:
-            verdicts: One verdict per sample; None for a sample that nothing graded.
-            steps: Number of steps of each sample.
+            problem_ids: Id of the problem of each solution.
+            verdicts: One verdict per solution; None for a solution that nothing graded.
+            step_counts: Number of steps of each solution.
         """
         statuses: list[Outcome] = [verdict.status if verdict else UNGRADED for verdict in verdicts]
-        outcomes = Counter(statuses)
-        self.outcomes.update(outcomes)
-        self.grader_rules.update(verdict.rule for verdict in verdicts if verdict)
-        for status, n_steps in zip(statuses, steps, strict=True):
-            self.labels[_LABEL_BY_OUTCOME.get(status, "unlabelled")] += n_steps
-        graded = sum(outcomes[outcome] for outcome in GRADED_OUTCOMES)
         self.solutions += len(verdicts)
-        self.graded_counts.append(GradedCount(correct=outcomes["correct"], graded=graded))
+        self.outcomes.update(statuses)
+        self.grader_rules.update(verdict.rule for verdict in verdicts if verdict)
+        for status, n_steps in zip(statuses, step_counts, strict=True):
+            self.labels[_LABEL_BY_OUTCOME.get(status, "unlabelled")] += n_steps
+        status_of_solution = iter(statuses)
+        for _, group in groupby(problem_ids):
+            outcomes = Counter(next(status_of_solution) for _ in group)
+            graded = sum(outcomes[outcome] for outcome in GRADED_OUTCOMES)
+            self.graded_counts.append(GradedCount(correct=outcomes["correct"], graded=graded))
 
     def outcome_counts(self) -> dict[str, int]:
         """Return the solutions by outcome for the manifest."""

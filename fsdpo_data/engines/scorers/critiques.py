@@ -78,9 +78,7 @@ def critique_sampling(prm_format: PrmFormat, template: Template, votes: int) -> 
     )
 
 
-def read_votes(
-    prm_format: PrmFormat, critiques: Iterable[Completion], n_steps: int
-) -> list[int]:
+def read_votes(prm_format: PrmFormat, critiques: Iterable[Completion], n_steps: int) -> list[int]:
     """Return the votes of all readable critiques of one solution.
 
     Args:

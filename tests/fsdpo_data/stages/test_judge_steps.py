@@ -41,7 +41,7 @@ from fsdpo_data.engines.scorers.critiques import (
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.continuations import ContinuationSampler
-from fsdpo_data.stages.judge import JudgeStage, first_failed_step
+from fsdpo_data.stages.judge_steps import JudgeStage, first_failed_step
 from fsdpo_data.stages.label import LabelOptions, LabelStage, make_label_stage
 from fsdpo_data.stages.label_records import LabelRecord
 
