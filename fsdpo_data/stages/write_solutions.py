@@ -134,7 +134,6 @@ def _split_completions(
         records: The completions of each problem.
         requests: The request to grade each completion, which knows its thinking.
     """
-    segmenter = segmenter_name(task.segmenter)
     request_of_completion = iter(requests)
     solutions = []
     for record in records:
@@ -143,6 +142,7 @@ def _split_completions(
             if completion.step_chars is not None:
                 steps = split_at_lengths(completion.text, completion.step_chars)
             else:
+                segmenter = segmenter_name(task.segmenter)
                 steps = split_steps(completion.text, thinking.end, segmenter)
             solution = Solution(
                 solution_id=solution_id(record.problem_id, task.sampling_id, index),
