@@ -12,9 +12,9 @@ from fsdpo_data.core.jsonl_log import LineSpan, read_spans
 from fsdpo_data.core.sampling import Completion
 
 #: Fields of a completion with one number per step.
-STEP_VALUE_FIELDS = ("step_rewards", "step_labels", "step_ratings")
+_STEP_VALUE_FIELDS = ("step_rewards", "step_labels", "step_ratings")
 #: Fields of a completion that are recorded only if they have a value.
-_OPTIONAL_FIELDS = ("reasoning", "step_chars", *STEP_VALUE_FIELDS, "recorded_correct", "search")
+_OPTIONAL_FIELDS = ("reasoning", "step_chars", *_STEP_VALUE_FIELDS, "recorded_correct", "search")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def _check_steps(completion: Completion) -> Completion:
     if step_chars is not None and (0 in step_chars or sum(step_chars) != len(completion.text)):
         raise ValueError("the steps do not join to the text")
     n_steps = None if step_chars is None else len(step_chars)
-    for name in STEP_VALUE_FIELDS:
+    for name in _STEP_VALUE_FIELDS:
         values = getattr(completion, name)
         if values is not None and len(values) != n_steps:
             raise ValueError(f"{name} does not have one number per step")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX
@@ -21,7 +22,7 @@ def with_verdicts(
         verdicts: The verdict on each solution.
         step_counts: Number of steps of each solution.
     """
-    columns = {
+    columns: dict[str, Sequence[Any]] = {
         "answer": [verdict.answer for verdict in verdicts],
         "outcome": [verdict.status for verdict in verdicts],
         "labels": [

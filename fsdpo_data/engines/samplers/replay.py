@@ -7,7 +7,7 @@ from pathlib import Path
 
 import orjson
 
-from fsdpo_data.core.completion_records import STEP_VALUE_FIELDS, load_completions
+from fsdpo_data.core.completion_records import load_completions
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import text_key
 from fsdpo_data.core.input_files import check_regular_file, parse_json
@@ -72,7 +72,9 @@ class ReplaySampler(BaseReplaySampler):
             ) from None
         # A replay splits the text with the segmenter of its run, so recorded steps do not count.
         return [
-            replace(completion, **dict.fromkeys(("step_chars", *STEP_VALUE_FIELDS)))
+            replace(
+                completion, step_chars=None, step_rewards=None, step_labels=None, step_ratings=None
+            )
             for completion in completions
         ]
 
