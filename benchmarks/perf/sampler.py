@@ -153,7 +153,9 @@ def measure_build(batch: int, sampler: Any, spec: SampleSettings, source: Proble
         sample_problems(run, job, source.problems, LineProgress())
         seconds = time.perf_counter() - started
         records = run.read_records(run.line_spans)
-        tokens = sum(sample["n_tokens"] for record in records for sample in record["completions"])
+        tokens = sum(
+            completion.n_tokens or 0 for record in records for completion in record.completions
+        )
         return tokens / seconds
 
 

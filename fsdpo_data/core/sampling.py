@@ -1,12 +1,11 @@
 """Sampling settings, completions, and the ids of samples and solutions."""
 
 import hashlib
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Annotated, Any, Final, Literal, Self, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, StrictBool, StrictInt, with_config
 
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import ID_VERSION, EngineRef, ModelRef, digest
@@ -20,39 +19,51 @@ FinishReason = Literal["stop", "length"]
 #: Finish reasons of servers and files that mean truncation; they all become ``length``.
 LENGTH_FINISH_REASONS: Final = ("length", "max_tokens", "model_length", "content_filter")
 
+#: A count, which a column of a dataset stores in 32 bits.
+Count = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+Seconds = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
+#: A finite number. A whole number stays an integer, so that it is written as it was read.
+Number = StrictInt | Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
+
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class SearchCost:
     """The cost of the search that found a solution, without the solution itself."""
 
     #: Tokens that the search generated for other solutions and prefixes; None if unknown.
-    discarded_tokens: int | None
-    prm_calls: int  #: Number of solutions and prefixes that the reward model scored.
+    discarded_tokens: Count | None
+    prm_calls: Count  #: Number of solutions and prefixes that the reward model scored.
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One sampled continuation of a prompt."""
+    """One sampled continuation of a prompt.
+
+    A completion that is read from a file is checked against the types of its fields. Completions
+    of samplers are not checked.
+    """
 
     text: str  #: The generated text without special tokens and stop string.
     #: ``stop`` (end-of-sequence or a stop string) or ``length`` (truncated at ``max_tokens``).
     finish_reason: FinishReason
     #: Number of generated tokens, including end-of-sequence; None if unknown.
-    n_tokens: int | None = None
-    seconds: float = 0.0  #: Part of the sampler's wall-clock time for this completion.
+    n_tokens: Count | None = None
+    seconds: Seconds = 0.0  #: Part of the sampler's wall-clock time for this completion.
     #: The stop string that ended the completion; None after end-of-sequence or truncation.
     stop_string: str | None = None
     reasoning: str = ""  #: The thinking, if a server returns it in a separate field.
     #: Token ids of the solution so far, which may exceed the text by a part of the last token. None
     #: if the engine does not tell them, or the prompt is not a :class:`Prompt` with ids. Never
     #: recorded.
-    token_ids: tuple[int, ...] | None = None
+    token_ids: tuple[StrictInt, ...] | None = None
     #: Lengths in characters of the steps, which join to the text; None to split the text.
-    step_chars: tuple[int, ...] | None = None
-    step_rewards: tuple[float, ...] | None = None  #: Reward of each step; None without rewards.
-    step_labels: tuple[float, ...] | None = None  #: Imported label of each step, from 0 to 1.
-    step_ratings: tuple[int, ...] | None = None  #: Imported rating of each step: -1, 0 or 1.
-    recorded_correct: bool | None = None  #: Verdict of another grader; None without one.
+    step_chars: tuple[Count, ...] | None = None
+    step_rewards: tuple[Number, ...] | None = None  #: Reward of each step; None without rewards.
+    step_labels: tuple[Number, ...] | None = None  #: Imported label of each step, from 0 to 1.
+    step_ratings: tuple[StrictInt, ...] | None = None  #: Imported rating of each step: -1, 0 or 1.
+    recorded_correct: StrictBool | None = None  #: Verdict of another grader; None without one.
     #: Cost of the search that found the solution; None without a search. All solutions of a search
     #: have the same number of tokens and discarded tokens together.
     search: SearchCost | None = None
@@ -231,70 +242,3 @@ def add_tokens(tokens: int | None, other_tokens: int | None) -> int | None:
     if tokens is None or other_tokens is None:
         return None
     return tokens + other_tokens
-
-
-#: Fields of a completion with one number per step.
-STEP_VALUE_FIELDS = ("step_rewards", "step_labels", "step_ratings")
-_COMPLETION_FIELDS = {field.name for field in fields(Completion)}
-_SEARCH_COST_FIELDS = {field.name for field in fields(SearchCost)}
-
-
-def is_completion(value: Any) -> bool:
-    """Return whether a JSON value has the fields and types of a recorded :class:`Completion`."""
-    if not isinstance(value, dict) or not value.keys() <= _COMPLETION_FIELDS:
-        return False
-    seconds = value.get("seconds")
-    return (
-        # None means unknown; a missing number of tokens is invalid.
-        _is_count_or_none(value.get("n_tokens", -1))
-        and isinstance(value.get("text"), str)
-        and isinstance(value.get("reasoning", ""), str)
-        and isinstance(value.get("stop_string"), str | None)
-        and value.get("finish_reason") in get_args(FinishReason)
-        and isinstance(seconds, int | float)
-        and not isinstance(seconds, bool)
-        and 0 <= seconds < math.inf
-        # Runs do not write it, but a program that dumps a Completion writes null.
-        and value.get("token_ids") is None
-        and _has_valid_steps(value)
-        and isinstance(value.get("recorded_correct"), bool | None)
-        and _is_search_cost_or_none(value.get("search"))
-    )
-
-
-def _has_valid_steps(value: dict[str, Any]) -> bool:
-    """Return whether the recorded steps of a completion join to its text, with a value for each."""
-    step_chars = value.get("step_chars")
-    step_values = [value[name] for name in STEP_VALUE_FIELDS if value.get(name) is not None]
-    if step_chars is None:
-        return not step_values
-    are_lengths = isinstance(step_chars, list) and all(
-        type(length) is int and length > 0 for length in step_chars
-    )
-    if not are_lengths or sum(step_chars) != len(value["text"]):
-        return False
-    return all(
-        isinstance(numbers, list)
-        and len(numbers) == len(step_chars)
-        # Rewards of some published reward models are not in [0, 1].
-        and all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
-        for numbers in step_values
-    )
-
-
-def _is_search_cost_or_none(value: Any) -> bool:
-    """Return whether a JSON value is None, or has the fields and types of a search cost."""
-    if value is None:
-        return True
-    return (
-        isinstance(value, dict)
-        and value.keys() == _SEARCH_COST_FIELDS
-        and _is_count_or_none(value["discarded_tokens"])
-        and value["prm_calls"] is not None
-        and _is_count_or_none(value["prm_calls"])
-    )
-
-
-def _is_count_or_none(value: Any) -> bool:
-    """Return whether a JSON value is None, or a number of tokens that the schema can store."""
-    return value is None or (type(value) is int and 0 <= value < 2**31)

@@ -9,22 +9,21 @@ so a directory with a manifest is complete ("sealed").
 import contextlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+from fsdpo_data.core.completion_records import (
+    CompletionRecord,
+    dump_record,
+    load_record,
+    read_records,
+)
 from fsdpo_data.core.errors import InputError, RunMismatchError, StoreError
 from fsdpo_data.core.files import LOCK_FILE, lock_directory, write_file
 from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.input_files import read_json
-from fsdpo_data.core.jsonl_log import JsonlLog, encode_line, read_spans
+from fsdpo_data.core.jsonl_log import JsonlLog, encode_line
 from fsdpo_data.core.plugins import loaded_plugins
-from fsdpo_data.core.sampling import (
-    STEP_VALUE_FIELDS,
-    Completion,
-    SearchCost,
-    is_completion,
-)
 
 CONFIG_FILE = "config.json"
 COMPLETIONS_FILE = "completions.jsonl"
@@ -33,8 +32,6 @@ QUARANTINE_FILE = "quarantine.jsonl"
 SHARD_FILE = "shard.json"  #: Description of a finished shard, inside its directory.
 #: Keys of a config that describe the run, not its content. They are recorded, but not compared.
 RUN_KEYS = ("config_digest", "prm_format_evidence")
-#: Fields of a completion that are recorded only if they have a value.
-_OPTIONAL_FIELDS = ("reasoning", "step_chars", *STEP_VALUE_FIELDS, "recorded_correct", "search")
 
 
 class KeyChange(NamedTuple):
@@ -85,17 +82,14 @@ class RunDir:
             resume: Whether the directory may contain the run.
         """
 
-        def complete_record_id(record: dict[str, Any]) -> str | None:
+        def complete_record_id(values: dict[str, Any]) -> str | None:
             """Return the problem id of a complete record; None for other records."""
-            completions = record["completions"]
-            has_enough = len(completions) == n_samples or (
-                allows_fewer and 0 < len(completions) < n_samples
+            record = load_record(values)
+            n_completions = len(record.completions)
+            is_complete = n_completions == n_samples or (
+                allows_fewer and 0 < n_completions < n_samples
             )
-            is_complete = has_enough and all(map(is_completion, completions))
-            problem_id: str | None = None
-            if is_complete and isinstance(record["prompt"], str):
-                problem_id = record["problem_id"]
-            return problem_id
+            return record.problem_id if is_complete else None
 
         with (
             lock_run_directory(path, config, resume=resume),
@@ -103,43 +97,22 @@ class RunDir:
         ):
             yield cls(path, lines)
 
-    def read_records(self, problem_ids: Iterable[str]) -> Iterator[dict[str, Any]]:
-        """Yield the record of each problem, with its ``prompt`` and ``completions``."""
+    def read_records(self, problem_ids: Iterable[str]) -> Iterator[CompletionRecord]:
+        """Yield the record of each problem."""
         spans = (self.line_spans[problem_id] for problem_id in problem_ids)
-        return read_spans(self.completions_path, spans)
+        return read_records(self.completions_path, spans)
 
-    def append(self, records: Sequence[tuple[str, str, Sequence[Completion]]]) -> None:
-        """Write (problem id, prompt, completions) records, and wait until they are on disk.
+    def append(self, records: Sequence[CompletionRecord]) -> None:
+        """Write records, and wait until they are on disk.
 
         UTF-8 cannot encode lone surrogates, so U+FFFD replaces them.
 
         Raises:
             StoreError: if the disk is full or missing; earlier records stay valid.
         """
-        lines = {}
-        for problem_id, prompt, completions in records:
-            record = {
-                "problem_id": problem_id,
-                "prompt": prompt,
-                "completions": [completion_fields(completion) for completion in completions],
-            }
-            lines[problem_id] = encode_line(record)
-        self._lines.append(lines)
-
-
-def completion_fields(completion: Completion) -> dict[str, Any]:
-    """Return the fields of a completion as they are recorded."""
-    fields: dict[str, Any] = {
-        "text": completion.text,
-        "finish_reason": completion.finish_reason,
-        "n_tokens": completion.n_tokens,
-        "seconds": round(completion.seconds, 6),
-    }
-    for name in _OPTIONAL_FIELDS:
-        value = getattr(completion, name)
-        if value not in ("", None):
-            fields[name] = asdict(value) if isinstance(value, SearchCost) else value
-    return fields
+        self._lines.append(
+            {record.problem_id: encode_line(dump_record(record)) for record in records}
+        )
 
 
 @contextlib.contextmanager

@@ -1,9 +1,10 @@
 """Counts over solutions, and the statistics derived from them."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, NamedTuple, Self
+from itertools import groupby
+from typing import NamedTuple, Self
 
 from fsdpo_data.answers import Verdict
 from fsdpo_data.core.cost import Cost
@@ -14,6 +15,7 @@ from fsdpo_data.core.entities import (
     Outcome,
     Solution,
 )
+from fsdpo_data.core.sampling import Completion
 from fsdpo_data.core.statistics import Mean, mean_rate, wilson_interval
 from fsdpo_data.dataset.manifest import SolutionStats
 
@@ -55,18 +57,18 @@ class Tally:
             name = count_field.name
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
-    def add_sampling_cost(self, samples: Sequence[Mapping[str, Any]]) -> None:
-        """Add the tokens, time and texts of the samples of one problem."""
-        token_counts = [sample["n_tokens"] for sample in samples]
-        if search := samples[0].get("search"):
+    def add_sampling_cost(self, completions: Sequence[Completion]) -> None:
+        """Add the tokens, time and texts of the completions of one problem."""
+        token_counts = [completion.n_tokens for completion in completions]
+        if search := completions[0].search:
             # The solutions of a search may share steps, so one of them and the rest count.
-            token_counts = [samples[0]["n_tokens"], search["discarded_tokens"]]
-            self.prm_calls += search["prm_calls"]
+            token_counts = [completions[0].n_tokens, search.discarded_tokens]
+            self.prm_calls += search.prm_calls
         self.tokens += sum(count for count in token_counts if count is not None)
         self.solutions_without_token_count += token_counts.count(None)
-        self.seconds += sum(sample["seconds"] for sample in samples)
-        self.truncated += sum(sample["finish_reason"] == "length" for sample in samples)
-        self.unique_texts += len({sample["text"] for sample in samples})
+        self.seconds += sum(completion.seconds for completion in completions)
+        self.truncated += sum(completion.finish_reason == "length" for completion in completions)
+        self.unique_texts += len({completion.text for completion in completions})
 
     def add_thinking(self, solutions: Sequence[Solution]) -> None:
         """Add whether the thinking of solutions ended."""
@@ -76,22 +78,30 @@ class Tally:
                 is_stopped = solution.finish_reason == "stop" and not solution.thinking_closed
                 self.stopped_thoughts += is_stopped
 
-    def add_verdicts(self, verdicts: Sequence[Verdict | None], steps: Sequence[int]) -> None:
-        """Add the verdicts on the samples of one problem.
+    def add_verdicts(
+        self,
+        problem_ids: Sequence[str],
+        verdicts: Sequence[Verdict | None],
+        step_counts: Sequence[int],
+    ) -> None:
+        """Add the verdicts on solutions. The solutions of a problem must be neighbours.
 
         Args:
-            verdicts: One verdict per sample; None for a sample that nothing graded.
-            steps: Number of steps of each sample.
+            problem_ids: Id of the problem of each solution.
+            verdicts: One verdict per solution; None for a solution that nothing graded.
+            step_counts: Number of steps of each solution.
         """
         statuses: list[Outcome] = [verdict.status if verdict else UNGRADED for verdict in verdicts]
-        outcomes = Counter(statuses)
-        self.outcomes.update(outcomes)
-        self.grader_rules.update(verdict.rule for verdict in verdicts if verdict)
-        for status, n_steps in zip(statuses, steps, strict=True):
-            self.labels[_LABEL_BY_OUTCOME.get(status, "unlabelled")] += n_steps
-        graded = sum(outcomes[outcome] for outcome in GRADED_OUTCOMES)
         self.solutions += len(verdicts)
-        self.graded_counts.append(GradedCount(correct=outcomes["correct"], graded=graded))
+        self.outcomes.update(statuses)
+        self.grader_rules.update(verdict.rule for verdict in verdicts if verdict)
+        for status, n_steps in zip(statuses, step_counts, strict=True):
+            self.labels[_LABEL_BY_OUTCOME.get(status, "unlabelled")] += n_steps
+        status_of_solution = iter(statuses)
+        for _, group in groupby(problem_ids):
+            outcomes = Counter(next(status_of_solution) for _ in group)
+            graded = sum(outcomes[outcome] for outcome in GRADED_OUTCOMES)
+            self.graded_counts.append(GradedCount(correct=outcomes["correct"], graded=graded))
 
     def outcome_counts(self) -> dict[str, int]:
         """Return the solutions by outcome for the manifest."""

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.answers import GradingRequest, Verdict
+from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.extraction.extract import is_marked_rule
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.entities import UNDECIDED, Outcome
+from fsdpo_data.core.entities import UNDECIDED, Outcome, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import read_records
@@ -22,7 +22,7 @@ from fsdpo_data.exchange.response_formats import (
     ResponseReading,
 )
 from fsdpo_data.grading.pool import open_grader
-from fsdpo_data.models.thinking import find_thinking
+from fsdpo_data.stages.grading_requests import grading_request
 
 
 def read_outputs(
@@ -121,11 +121,12 @@ def grade_outputs(
             the thinking.
     """
     requests = [
-        GradingRequest(
-            gold=response.gold,
-            response=response.response,
+        grading_request(
+            Problem(response.question, response.gold, source="", split=""),
+            response.response,
+            prompt=response.prompt,
             finish_reason=response.finish_reason,
-            thinking=find_thinking("", response.response),
+            has_separate_reasoning=bool(response.reasoning),
             grade_thinking=grade_thinking,
         )
         for response in recorded

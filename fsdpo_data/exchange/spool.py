@@ -11,6 +11,11 @@ from typing import IO, Any
 
 import orjson
 
+from fsdpo_data.core.completion_records import (
+    CompletionRecord,
+    dump_completion,
+    load_completions,
+)
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.identity import SourceRef
 from fsdpo_data.core.jsonl_log import encode_line
@@ -21,7 +26,6 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.run_directory import (
     MANIFEST_FILE,
     RunDir,
-    completion_fields,
     lock_run_directory,
 )
 from fsdpo_data.dataset.stage import Stage
@@ -58,7 +62,7 @@ class SolutionSpool:
             self.problems[problem_id] = problem
             self._prompt_offsets[problem_id] = self.write({"prompt": prompt})
             self._solution_offsets[problem_id] = array("Q")
-        self._solution_offsets[problem_id].append(self.write(completion_fields(solution)))
+        self._solution_offsets[problem_id].append(self.write(dump_completion(solution)))
 
     def prompt(self, problem_id: str) -> str:
         """Return the prompt of a problem."""
@@ -67,7 +71,7 @@ class SolutionSpool:
     def solutions(self, problem_id: str) -> list[Completion]:
         """Return the solutions of a problem, in the order of the input."""
         offsets = self._solution_offsets[problem_id]
-        return [Completion(**self.read(offset)) for offset in offsets]
+        return load_completions([self.read(offset) for offset in offsets])
 
     def write(self, record: Mapping[str, Any]) -> int:
         """Append a record to the file; return its offset."""
@@ -145,4 +149,6 @@ def _append_missing(run: RunDir, spool: SolutionSpool) -> None:
     missing_ids = [key for key in spool.problems if key not in run.line_spans]
     for start in range(0, len(missing_ids), _PROBLEMS_PER_WRITE):
         problem_ids = missing_ids[start : start + _PROBLEMS_PER_WRITE]
-        run.append([(key, spool.prompt(key), spool.solutions(key)) for key in problem_ids])
+        run.append(
+            [CompletionRecord(key, spool.prompt(key), spool.solutions(key)) for key in problem_ids]
+        )

@@ -25,6 +25,7 @@ from fsdpo_data.core.options import Group, Option, Options
 from fsdpo_data.core.parquet_files import read_table_batches
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import (
+    Completion,
     ContinuationSettings,
     DeclaredSampling,
     SamplingSpec,
@@ -85,7 +86,7 @@ class SolutionPrefix(NamedTuple):
 class GradedContinuation(NamedTuple):
     """A continuation with the outcome of the solution that it completes."""
 
-    sample: dict[str, Any]  #: The recorded completion.
+    completion: Completion  #: The continuation.
     outcome: Outcome  #: Outcome of the prefix and the continuation together.
 
 
@@ -250,9 +251,9 @@ class ContinuationSampler:
         tokens: int | None = 0
         seconds = 0.0
         for record in run.read_records(run.line_spans):
-            for sample in record["completions"]:
-                tokens = add_tokens(tokens, sample["n_tokens"])
-                seconds += sample["seconds"]
+            for completion in record.completions:
+                tokens = add_tokens(tokens, completion.n_tokens)
+                seconds += completion.seconds
         return Cost(tokens=tokens, prm_calls=0, seconds=round(seconds, 3))
 
 
@@ -280,15 +281,15 @@ def _grade_continuations(
     prefix_ids = [prefix.prefix_id for prefix in sampled_prefixes]
     requests = []
     for prefix, record in zip(sampled_prefixes, run.read_records(prefix_ids), strict=True):
-        first_steps = record["prompt"][len(prefix.prompt) :]
-        for sample in record["completions"]:
-            text = first_steps + sample["text"]
+        first_steps = record.prompt[len(prefix.prompt) :]
+        for completion in record.completions:
+            text = first_steps + completion.text
             requests.append(
                 grading_request(
                     problems[prefix.problem_id],
                     text,
                     prompt=prefix.prompt,
-                    finish_reason=sample["finish_reason"],
+                    finish_reason=completion.finish_reason,
                     grade_thinking=grade_thinking,
                 )
             )
@@ -299,8 +300,8 @@ def _grade_continuations(
             yield []
             continue
         yield [
-            GradedContinuation(sample, outcome=next(verdicts).status)
-            for sample in next(records)["completions"]
+            GradedContinuation(completion, outcome=next(verdicts).status)
+            for completion in next(records).completions
         ]
 
 

@@ -10,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import Annotated
 
-from fsdpo_data.answers import Grader, Verdict
+from fsdpo_data.answers import Grader
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.cost import NO_COST, Cost
 from fsdpo_data.core.entities import OUTCOMES, Problem, Solution
@@ -28,7 +27,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.statistics import Mean
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest
 from fsdpo_data.dataset.problem_rows import read_problems
-from fsdpo_data.dataset.schema import scan_rows, to_table
+from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_records import (
     GRADE_STAGE,
@@ -47,10 +46,11 @@ from fsdpo_data.engines.answer_judge import (
 from fsdpo_data.engines.answer_judge_formats import add_answer_options
 from fsdpo_data.engines.options import Workers
 from fsdpo_data.grading.pool import open_grader
-from fsdpo_data.stages.answer_judge import JudgeSession, open_judge_session
 from fsdpo_data.stages.grading_requests import grading_request
+from fsdpo_data.stages.judge_answers import JudgeSession, open_judge_session
 from fsdpo_data.stages.score import recount_rewards
-from fsdpo_data.steps.rewards import OUTCOME_LABELS, outcome_labels
+from fsdpo_data.stages.verdict_columns import with_verdicts
+from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 
 @dataclass(frozen=True)
@@ -194,49 +194,25 @@ def regrade_table(
         )
         for solution in solutions
     ]
+    problem_ids = [solution.problem_id for solution in solutions]
+    step_counts = [len(solution.completions) for solution in solutions]
     verdicts = grader.grade(requests)
-    judge_rule = ""
     if judge_session is not None:
-        _add_verdicts(counts.grader_tally, solutions, verdicts)
+        counts.grader_tally.add_verdicts(problem_ids, verdicts, step_counts)
         verdicts = judge_session.judge_verdicts(
-            requests,
-            verdicts,
-            lambda index: _question_with_options(problems[solutions[index].problem_id]),
+            requests, verdicts, lambda index: _question_with_options(problems[problem_ids[index]])
         )
-        judge_rule = judge_session.judge.rule
-    _add_verdicts(counts.tally, solutions, verdicts)
+    counts.tally.add_verdicts(problem_ids, verdicts, step_counts)
     counts.outcome_changes.update(
         (solution.outcome, verdict.status)
         for solution, verdict in zip(solutions, verdicts, strict=True)
     )
-    new_solutions = [
-        replace(
-            solution,
-            answer=verdict.answer,
-            outcome=verdict.status,
-            labels=outcome_labels(verdict.status, len(solution.completions)),
-            answer_judge=judge_rule if verdict.rule == judge_rule else None,
-            strict=verdict.strict,
-        )
-        for solution, verdict in zip(solutions, verdicts, strict=True)
-    ]
-    return to_table("solutions", new_solutions)
+    return with_verdicts(table, verdicts, step_counts)
 
 
 def _question_with_options(problem: Problem) -> str:
     """Return the question of a problem, with the options of a multiple-choice problem."""
     return add_answer_options(problem.question, problem.metadata)
-
-
-def _add_verdicts(tally: Tally, solutions: Sequence[Solution], verdicts: Sequence[Verdict]) -> None:
-    """Add the verdicts on solutions to a tally, problem by problem."""
-    graded_solutions = zip(solutions, verdicts, strict=True)
-    for _, group in groupby(graded_solutions, key=lambda graded: graded[0].problem_id):
-        problem_solutions = list(group)
-        tally.add_verdicts(
-            [verdict for _, verdict in problem_solutions],
-            [len(solution.completions) for solution, _ in problem_solutions],
-        )
 
 
 class GradingOptions(AnswerJudgeOptions):

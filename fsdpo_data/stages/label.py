@@ -55,7 +55,7 @@ from fsdpo_data.stages.continuations import (
     step_prefixes,
 )
 from fsdpo_data.stages.first_error import FirstErrorStage
-from fsdpo_data.stages.judge import JudgeStage, judge_rows
+from fsdpo_data.stages.judge_steps import JudgeStage, judge_rows
 from fsdpo_data.stages.label_columns import count_labels, label_stats, restore_outcome_labels
 from fsdpo_data.stages.label_records import (
     LABEL_STAGE,

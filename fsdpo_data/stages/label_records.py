@@ -41,7 +41,7 @@ class RolloutCounts(StageCounts):
 
 
 class JudgeCounts(StageCounts):
-    """Statistics of the judge's majority votes; see :mod:`fsdpo_data.stages.judge`."""
+    """Statistics of the judge's majority votes; see :mod:`fsdpo_data.stages.judge_steps`."""
 
     prompts: int  #: Prompts of the judge; equal solutions have one prompt.
     solutions: int  #: Judged solutions; the judge reads equal texts once.

@@ -339,7 +339,7 @@ def make_build_job(
         segmenter: Full name of the segmenter.
         search: The search that finds the solutions; None to sample them independently.
         grade_thinking: Whether the grader also reads unfinished thinking.
-        workers: Processes that annotate; None for one per available core.
+        workers: Processes that grade; None for one per available core.
         failure_policy: When the build stops because of prompts that the engine refuses.
         keeps_engine: Whether the sampler stays loaded, because another build uses it.
     """

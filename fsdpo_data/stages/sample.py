@@ -1,4 +1,4 @@
-"""Build a dataset: sample solutions of problems, annotate them and seal the result."""
+"""Build a dataset: sample solutions of problems, grade them and seal the result."""
 
 import json
 import re
@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from fsdpo_data.core.completion_records import CompletionRecord
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
@@ -65,7 +66,6 @@ from fsdpo_data.engines.samplers import (
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.stages.annotate import SHARD_SOLUTIONS, ShardTask, annotate
 from fsdpo_data.stages.import_labels import (
     IMPORT_STAGE,
     ImportCounts,
@@ -73,6 +73,7 @@ from fsdpo_data.stages.import_labels import (
     ImportSettings,
 )
 from fsdpo_data.stages.score import ScoreRecord, reward_statistics
+from fsdpo_data.stages.write_solutions import SHARD_SOLUTIONS, ShardTask, write_solutions
 
 #: Folder of the sampled dataset inside the directory of a run with further stages.
 BUILD_FOLDER = "build"
@@ -127,7 +128,7 @@ class BuildJob:
     #: Loads the sampler. Called only if samples are missing, because loading a model is slow.
     make_sampler: Callable[[], Sampler]
     batch_size: int = 64  #: Prompts per call of the sampler.
-    workers: int | None = None  #: Processes that annotate; None for one per available core.
+    workers: int | None = None  #: Processes that grade; None for one per available core.
     #: When the build stops because of prompts that the engine refuses.
     failure_policy: FailurePolicy = STOP_AT_FIRST
     #: Whether an incomplete batch is sampled again as a whole, because a sample depends on its
@@ -362,7 +363,7 @@ class _RecordWriter:
         self._progress = progress
         self._on_new_records = on_new_records
         self._has_written = False
-        self._unsaved: list[tuple[str, str, Sequence[Completion]]] = []
+        self._unsaved: list[CompletionRecord] = []
 
     def write(self, batch: Sequence[tuple[str, str]], outcomes: Iterable[PromptOutcome]) -> None:
         """Write the records of a batch that the run does not have yet.
@@ -390,7 +391,7 @@ class _RecordWriter:
             self._failures.add(key, outcome.error)
             self._progress.advance(1)
             return
-        self._unsaved.append((key, prompt, outcome.completions))
+        self._unsaved.append(CompletionRecord(key, prompt, outcome.completions))
         self._failures.resolve(key)
         self._progress.advance(1, _count_tokens(outcome.completions))
 
@@ -419,14 +420,14 @@ def seal_samples(
     sample_counts: Mapping[str, int] | None = None,
     label_counts: ImportCounts | None = None,
 ) -> None:
-    """Annotate the samples of a run, check the files of the dataset, and write the manifest last.
+    """Write the solutions of a run, check the files of the dataset, and write the manifest last.
 
     Args:
         run: The run, with the samples.
         spec: The identity of the dataset.
         source: The problems, and the quarantined rows.
         progress: Receives the progress.
-        workers: Processes that annotate; None for one per available core.
+        workers: Processes that grade; None for one per available core.
         format_evidence: How the PRM format of a search was recognised; empty without one.
         sample_counts: Number of samples by problem id; None if every problem has as many.
         label_counts: Counts of imported step labels; None without them.
@@ -434,8 +435,8 @@ def seal_samples(
     files = [_write_problems(run, source)]
     tally = Tally()
     tasks = _shard_tasks(run, spec, source.problems, sample_counts or {})
-    progress.phase("annotate", len(tasks))
-    for file, counts in annotate(tasks, workers):
+    progress.phase("write solutions", len(tasks))
+    for file, counts in write_solutions(tasks, workers):
         files.append(file)
         tally.add(counts)
         progress.advance(1)

@@ -171,9 +171,9 @@ class StepPairStage(BasePairStage):
         """Return the pair of an error and the first continuation that corrects it, if any does."""
         solution = error.solution
         first_steps = "".join(solution.completions[: error.step])
-        for index, (sample, outcome) in enumerate(continuations):
-            steps = split_solution(solution.prompt, first_steps + sample["text"], segmenter)
-            is_correct = outcome == "correct" and sample["finish_reason"] == "stop"
+        for index, (completion, outcome) in enumerate(continuations):
+            steps = split_solution(solution.prompt, first_steps + completion.text, segmenter)
+            is_correct = outcome == "correct" and completion.finish_reason == "stop"
             if is_correct and _differs_at_error(error, steps):
                 sampler_id = self.continuation_sampler.id
                 return Pair(

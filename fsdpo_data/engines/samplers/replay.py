@@ -2,27 +2,21 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import orjson
 
+from fsdpo_data.core.completion_records import load_completions
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import text_key
 from fsdpo_data.core.input_files import check_regular_file, parse_json
 from fsdpo_data.core.jsonl_log import LineSpan, read_spans
-from fsdpo_data.core.sampling import (
-    STEP_VALUE_FIELDS,
-    Completion,
-    SamplingSpec,
-    is_completion,
-)
+from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
 from fsdpo_data.models.resolve import ResolvedWeights
 
-#: Fields that other tools may leave out of their records.
-_OPTIONAL_FIELDS: dict[str, Any] = {"n_tokens": None, "seconds": 0.0}
 _COUNTED_LINES = 100  #: Number of lines that may have completions of the first prompt.
 _MAX_QUOTED_CHARS = 80  #: Characters of a prompt in an error message.
 
@@ -68,19 +62,20 @@ class ReplaySampler(BaseReplaySampler):
                 f"but {n} are needed. Sample fewer, or use the file with the problems and the "
                 "template of its run.",
             )
-        completions = [
-            _OPTIONAL_FIELDS | record for record in records[:n] if isinstance(record, dict)
-        ]
-        if len(completions) < n or not all(map(is_completion, completions)):
+        try:
+            completions = load_completions(records[:n])
+        except ValueError:
             raise _replay_error(
                 self._file,
                 f"a completion of the prompt {quoted_prompt} is incomplete, or has a field of "
                 "another type. Record the completions again.",
-            )
+            ) from None
         # A replay splits the text with the segmenter of its run, so recorded steps do not count.
         return [
-            Completion(**fields | dict.fromkeys(("step_chars", *STEP_VALUE_FIELDS)))
-            for fields in completions
+            replace(
+                completion, step_chars=None, step_rewards=None, step_labels=None, step_ratings=None
+            )
+            for completion in completions
         ]
 
 

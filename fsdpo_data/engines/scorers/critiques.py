@@ -78,21 +78,19 @@ def critique_sampling(prm_format: PrmFormat, template: Template, votes: int) -> 
     )
 
 
-def read_votes(
-    prm_format: PrmFormat, critiques: Iterable[tuple[str, str]], n_steps: int
-) -> list[int]:
+def read_votes(prm_format: PrmFormat, critiques: Iterable[Completion], n_steps: int) -> list[int]:
     """Return the votes of all readable critiques of one solution.
 
     Args:
         prm_format: The format of the judge.
-        critiques: The text and the finish reason of each critique.
+        critiques: The critiques of the judge.
         n_steps: The number of steps of the solution.
     """
     votes = []
-    for text, finish_reason in critiques:
-        if finish_reason == "length":
+    for critique in critiques:
+        if critique.finish_reason == "length":
             continue
-        vote = _read_vote(prm_format, text, n_steps)
+        vote = _read_vote(prm_format, critique.text, n_steps)
         if vote is not None:
             votes.append(vote)
     return votes
@@ -196,8 +194,7 @@ class CritiqueScorer:
         self, item: ScorerInput, critiques: Sequence[Completion]
     ) -> list[float] | None:
         n_steps = len(item.steps)
-        texts = [(critique.text, critique.finish_reason) for critique in critiques]
-        votes = read_votes(self._prm_format, texts, n_steps)
+        votes = read_votes(self._prm_format, critiques, n_steps)
         if not votes:
             return None
         if self._prm_format.counting == "majority":

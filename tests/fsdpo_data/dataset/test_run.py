@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fsdpo_data.core.completion_records import CompletionRecord
 from fsdpo_data.core.errors import RunMismatchError, StoreError
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.dataset.run_directory import COMPLETIONS_FILE, RunDir, differing_keys
@@ -19,8 +20,9 @@ CONFIG: dict[str, Any] = {
 }
 
 
-def record(problem_id: str, text: str = "a") -> tuple[str, str, list[Completion]]:
-    return problem_id, f"prompt of {problem_id}", [Completion(text, "stop", 1, 0.5)] * 2
+def record(problem_id: str, text: str = "a") -> CompletionRecord:
+    completion = Completion(text, "stop", 1, 0.5)
+    return CompletionRecord(problem_id, f"prompt of {problem_id}", [completion] * N_SAMPLES)
 
 
 def start_run(path: Path, *ids: str) -> Path:
@@ -52,8 +54,9 @@ def test_records_are_found_again(tmp_path: Path) -> None:
         (lambda raw: raw + b"\x00" * 4096, ["p1", "p2"], 1),
         (lambda raw: b"not json\n" + raw, ["p1", "p2"], 1),
         (lambda raw: raw.replace(b'"p1"', b'["p1"]'), ["p2"], 1),
-        (lambda raw: raw.replace(b',"seconds":0.5', b"", 1), ["p2"], 1),
-        (lambda raw: raw.replace(b',"n_tokens":1', b"", 1), ["p2"], 1),
+        (lambda raw: raw.replace(b',"finish_reason":"stop"', b"", 1), ["p2"], 1),
+        (lambda raw: raw.replace(b'"n_tokens":1', b'"n_tokens":"1"', 1), ["p2"], 1),
+        (lambda raw: raw.replace(b'"prompt":"prompt of p1"', b'"prompt":1', 1), ["p2"], 1),
         (lambda raw: raw + raw, ["p1", "p2"], 0),
         (lambda raw: raw.replace(b'[{"text":"a"', b"[", 1)[: -len(raw) // 2], [], 1),
         (lambda raw: b"", [], 0),

@@ -107,7 +107,8 @@ RIGHT, WRONG = "The step is \\boxed{correct}. ", "No: \\boxed{incorrect}. "
 def test_thinkprm_critiques_need_one_verdict_per_step_up_to_the_first_error(
     critique: str, n_steps: int, vote: int | None
 ) -> None:
-    assert read_votes(THINKPRM, [(critique, "stop")], n_steps) == ([] if vote is None else [vote])
+    votes = read_votes(THINKPRM, [Completion(critique, "stop")], n_steps)
+    assert votes == ([] if vote is None else [vote])
 
 
 @pytest.mark.parametrize(
@@ -124,7 +125,8 @@ def test_thinkprm_critiques_need_one_verdict_per_step_up_to_the_first_error(
     ],
 )
 def test_processbench_votes_are_read_from_the_last_box(critique: str, vote: int | None) -> None:
-    assert read_votes(PROCESSBENCH, [(critique, "stop")], 3) == ([] if vote is None else [vote])
+    votes = read_votes(PROCESSBENCH, [Completion(critique, "stop")], 3)
+    assert votes == ([] if vote is None else [vote])
 
 
 def test_majorities_and_ties_follow_the_published_script() -> None:

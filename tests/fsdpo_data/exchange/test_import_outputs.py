@@ -28,6 +28,7 @@ from fsdpo_data.exchange.formats import (
     response_formats,
     unknown_format_message,
 )
+from fsdpo_data.exchange.outputs import grade_outputs, read_outputs
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -237,6 +238,16 @@ def test_finish_reasons_are_read_from_several_fields(tmp_path: Path) -> None:
     _, solutions = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
     assert [row["finish_reason"] for row in solutions] == ["length"] * 4 + ["stop"]
     assert [row["outcome"] for row in solutions] == ["correct"] * 3 + ["no_answer", "correct"]
+
+
+def test_a_file_is_graded_as_it_is_imported(tmp_path: Path) -> None:
+    """The prompt opens the thinking, which the response does not end."""
+    row = {"question": "2+2?", "answer": "4", "prompt": "2+2?\n<think>\n", "response": RIGHT}
+    file = written(tmp_path / "theirs.jsonl", [row, {**row, "response": f"Hm.</think>{RIGHT}"}])
+    _, solutions = import_file(file, tmp_path / "out")
+    graded = grade_outputs(read_outputs(file), workers=1)
+    outcomes = [response.verdict.status for response in graded]
+    assert outcomes == [solution["outcome"] for solution in solutions] == ["no_answer", "correct"]
 
 
 def test_what_the_rows_do_not_say_is_a_warning(

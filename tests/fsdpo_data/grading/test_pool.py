@@ -118,8 +118,8 @@ def test_one_large_shard_is_graded_by_all_workers(
             return super().grade(requests)
 
     small_build(tmp_path / "one", problem_set(7))
-    monkeypatch.setattr("fsdpo_data.stages.annotate.MIN_BYTES_FOR_POOL", 0)
-    monkeypatch.setattr("fsdpo_data.stages.annotate.GraderPool", RecordingPool)
+    monkeypatch.setattr("fsdpo_data.stages.write_solutions.MIN_BYTES_FOR_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.stages.write_solutions.GraderPool", RecordingPool)
     manifest = small_build(tmp_path / "two", problem_set(7), workers=2)
     assert used == [2]
     assert manifest["outcomes"] == {"correct": 7, "incorrect": 14, "no_answer": 7}

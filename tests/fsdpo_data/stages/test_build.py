@@ -104,7 +104,7 @@ def test_another_temperature_is_refused(tmp_path: Path) -> None:
 def test_workers_write_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 8)
     small_build(tmp_path / "one", problem_set(7))
-    monkeypatch.setattr("fsdpo_data.stages.annotate.MIN_BYTES_FOR_POOL", 0)
+    monkeypatch.setattr("fsdpo_data.stages.write_solutions.MIN_BYTES_FOR_POOL", 0)
     small_build(tmp_path / "two", problem_set(7), workers=2)
     assert len(list((tmp_path / "one/solutions").iterdir())) == 4
     assert hashes(tmp_path / "one") == hashes(tmp_path / "two")

@@ -399,7 +399,7 @@ class _StoppedError(BaseException):
         "fsdpo_data.dataset.stage.discard_dataset",
         "fsdpo_data.dataset.run_directory.RunDir.append",
         "fsdpo_data.core.failures.FailureLog.save",
-        "fsdpo_data.stages.annotate.write_shard",
+        "fsdpo_data.stages.write_solutions.write_shard",
         "fsdpo_data.dataset.stage.write_parquet",
         "fsdpo_data.dataset.stage.check_invariants",
     ],

@@ -68,7 +68,7 @@ def old_grader(version: str | None = None) -> Grader:
 def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Build a dataset of seven problems, graded by the old grader."""
     with monkeypatch.context() as patch:
-        patch.setattr("fsdpo_data.stages.annotate.get_grader", old_grader)
+        patch.setattr("fsdpo_data.stages.write_solutions.get_grader", old_grader)
         patch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 8)
         small_build(tmp_path / "old", problem_set(7), grader="math@0", workers=1)
     return tmp_path / "old"

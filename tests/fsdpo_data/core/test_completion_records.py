@@ -1,4 +1,4 @@
-"""Tests of recorded completions: a run samples incomplete records again."""
+"""Tests of recorded completions: what is written is read, and a run samples the rest again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import pytest
 from command_line import run
 from helpers import problem_set, small_build
 
-from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.sampling import is_completion
+from fsdpo_data.core.completion_records import dump_completion, load_completions, read_records
+from fsdpo_data.core.errors import InputError, StoreError
+from fsdpo_data.core.jsonl_log import LineSpan
+from fsdpo_data.core.sampling import Completion, SearchCost
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import load_problems
 
@@ -25,7 +27,7 @@ BROKEN: list[Any] = [
     {},
     *(
         {key: value for key, value in COMPLETE.items() if key != gone}
-        for gone in list(COMPLETE)[:3]
+        for gone in list(COMPLETE)[:2]
     ),
     *(COMPLETE | {"n_tokens": value} for value in (-1, 10**22, 1.5, "2")),
     COMPLETE | {"text": None},
@@ -51,23 +53,50 @@ BROKEN: list[Any] = [
 
 
 @pytest.mark.parametrize("value", BROKEN)
-def test_incomplete_completions_are_none(value: Any) -> None:
-    assert is_completion(COMPLETE) and not is_completion(value)
+def test_an_invalid_completion_is_refused(value: Any) -> None:
+    assert load_completions([COMPLETE]) == [Completion("42", "stop", 2, 0.1)]
+    with pytest.raises(ValueError):
+        load_completions([COMPLETE, value])
 
 
-def test_a_completion_without_token_count_is_complete() -> None:
-    assert is_completion(COMPLETE | {"n_tokens": None})
+@pytest.mark.parametrize("gone", ["n_tokens", "seconds"])
+def test_the_cost_of_a_completion_may_be_unknown(gone: str) -> None:
+    values = {key: value for key, value in COMPLETE.items() if key != gone}
+    [completion] = load_completions([values])
+    assert getattr(completion, gone) == {"n_tokens": None, "seconds": 0.0}[gone]
+    assert load_completions([COMPLETE | {"n_tokens": None}])[0].n_tokens is None
 
 
-def test_a_completion_may_have_steps_and_step_rewards() -> None:
-    assert is_completion(STEPPED) and is_completion(STEPPED | {"step_rewards": [0, -2.5]})
-    assert is_completion(STEPPED | {"step_labels": [1.0, 0.3], "step_ratings": [1, -1]})
+@pytest.mark.parametrize(
+    "completion",
+    [
+        Completion("42", "length", None, 1.0),
+        Completion("42", "stop", 2, reasoning="Hm."),
+        Completion("42", "stop", 2, step_chars=(1, 1), step_rewards=(0, -2.5)),
+        Completion("42", "stop", step_chars=(2,), step_labels=(0.3,), step_ratings=(-1,)),
+        Completion("", "stop", 1, step_chars=(), step_rewards=(), recorded_correct=False),
+        *(Completion("42", "stop", 2, search=SearchCost(tokens, 3)) for tokens in (None, 0, 7)),
+    ],
+)
+def test_a_completion_is_read_as_it_was_written(completion: Completion) -> None:
+    values = dump_completion(completion)
+    encoded = json.dumps(values)
+    [loaded] = load_completions([json.loads(encoded)])
+    assert loaded == completion
+    assert json.dumps(dump_completion(loaded)) == encoded
 
 
-@pytest.mark.parametrize("discarded_tokens", [None, 0, 7])
-def test_a_completion_may_have_the_cost_of_a_search(discarded_tokens: int | None) -> None:
-    cost = {"discarded_tokens": discarded_tokens, "prm_calls": 3}
-    assert is_completion(COMPLETE | {"search": cost})
+def test_fields_without_a_value_are_not_written() -> None:
+    assert dump_completion(Completion("42", "stop", 2, 0.1, stop_string="x")) == COMPLETE
+
+
+def test_an_invalid_completion_of_a_sampler_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "completions.jsonl"
+    record = {"problem_id": "p1", "prompt": "?", "completions": [COMPLETE | {"n_tokens": -1}]}
+    line = json.dumps(record).encode()
+    file.write_bytes(line)
+    with pytest.raises(StoreError, match=r"a completion of p1 is invalid, 0\.n_tokens: "):
+        list(read_records(file, [LineSpan(0, len(line))]))
 
 
 def test_a_run_samples_incomplete_records_again(tmp_path: Path) -> None:

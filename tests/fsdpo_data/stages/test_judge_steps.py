@@ -44,7 +44,7 @@ from fsdpo_data.engines.scorers.critiques import (
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.continuations import ContinuationSampler
-from fsdpo_data.stages.judge import JudgeStage, first_failed_step
+from fsdpo_data.stages.judge_steps import JudgeStage, first_failed_step
 from fsdpo_data.stages.label import LabelOptions, LabelStage, make_label_stage
 from fsdpo_data.stages.label_records import LabelRecord
 
@@ -298,7 +298,8 @@ def test_processbench_rows_and_hostile_critiques_through_the_command_line(
     ]
     assert {step["n"] for steps in solution_rollouts for step in steps} == {1}
     # A truncated critique is not a vote.
-    assert read_votes(JUDGE_FORMAT, [("\\boxed{0}", "length"), ("\\boxed{-1}", "stop")], 3) == [-1]
+    critiques = [Completion("\\boxed{0}", "length"), Completion("\\boxed{-1}", "stop")]
+    assert read_votes(JUDGE_FORMAT, critiques, 3) == [-1]
 
 
 def test_a_custom_judge_format_is_sent_to_a_server(

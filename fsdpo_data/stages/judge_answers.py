@@ -87,10 +87,8 @@ class JudgeSession:
         )
         decisions: list[JudgeDecision] = []
         for prompt, record in zip(prompts, self._run.read_records(prompt_ids), strict=True):
-            [reply] = record["completions"]
-            decision = self.judge.judge_format.read_reply(
-                prompt, reply["text"], reply["finish_reason"]
-            )
+            [reply] = record.completions
+            decision = self.judge.judge_format.read_reply(prompt, reply.text, reply.finish_reason)
             self._counts["unreadable"] += decision is None
             decisions.append(decision or "undecided")
         self._counts.update(decisions)
@@ -101,9 +99,9 @@ class JudgeSession:
         tokens: int | None = 0
         seconds = 0.0
         for record in self._run.read_records(self._run.line_spans):
-            [reply] = record["completions"]
-            tokens = add_tokens(tokens, reply["n_tokens"])
-            seconds += reply["seconds"]
+            [reply] = record.completions
+            tokens = add_tokens(tokens, reply.n_tokens)
+            seconds += reply.seconds
         counts = self._counts
         return AnswerJudgeStats(
             answers=counts["correct"] + counts["incorrect"] + counts["undecided"],

@@ -146,10 +146,7 @@ class JudgeStage(Stage):
             if prompt_id not in run.line_spans:  # not for the judge, or the prompt has failed
                 yield _SolutionVotes(row, votes=None)
                 continue
-            critiques = [
-                (critique["text"], critique["finish_reason"])
-                for critique in next(records)["completions"]
-            ]
+            critiques = next(records).completions
             votes = read_votes(self.critique_format, critiques, len(row["completions"]))
             yield _SolutionVotes(row, votes)
 

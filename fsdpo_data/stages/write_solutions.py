@@ -1,4 +1,4 @@
-"""Annotate raw completions: split them into steps, grade, label and write them, shard by shard.
+"""Write the completions of a run as solutions: split into steps and graded, shard by shard.
 
 A shard is a fixed range of problems in the order of the source. Its bytes therefore do not depend
 on interruptions or on the number of workers. Workers are processes, and each has one shard in
@@ -7,19 +7,18 @@ memory.
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import islice, repeat
 from pathlib import Path
-from typing import Any
 
 from fsdpo_data.answers import Grader, GradingRequest, Verdict
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.completion_records import CompletionRecord, read_records
 from fsdpo_data.core.entities import UNGRADED, Problem, Solution
 from fsdpo_data.core.errors import StoreError
-from fsdpo_data.core.jsonl_log import LineSpan, read_spans
+from fsdpo_data.core.jsonl_log import LineSpan
 from fsdpo_data.core.sampling import solution_id
 from fsdpo_data.core.workers import worker_processes
 from fsdpo_data.dataset.manifest import FileEntry
@@ -29,12 +28,12 @@ from fsdpo_data.dataset.stage_records import NO_GRADER
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.grading.pool import GraderPool
 from fsdpo_data.stages.grading_requests import grading_request
-from fsdpo_data.steps.rewards import outcome_labels
+from fsdpo_data.stages.verdict_columns import with_verdicts
 from fsdpo_data.steps.segment import segmenter_name, split_at_lengths, split_steps
 
 #: Maximum number of solutions per shard: 10 MB of compressed parquet, 200 MB of memory in a worker.
 SHARD_SOLUTIONS = 20_000
-#: Below this size of raw text, starting workers takes longer than annotating in this process.
+#: Below this size of raw text, starting workers takes longer than the work in this process.
 MIN_BYTES_FOR_POOL = 8_000_000
 
 
@@ -54,7 +53,7 @@ class ShardTask:
     grade_thinking: bool = False
 
 
-def annotate(
+def write_solutions(
     tasks: Sequence[ShardTask], workers: int | None = None
 ) -> Iterator[tuple[FileEntry, Tally]]:
     """Write the shards in order; yield each file and its counts.
@@ -86,89 +85,82 @@ def annotate(
 
 
 def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntry, Tally]:
-    """Segment, grade and label the samples of a shard, and write them as one file."""
-    records = list(read_spans(task.root / COMPLETIONS_FILE, task.spans))
+    """Split the completions of a shard into steps, grade them, and write them as one file."""
+    records = list(read_records(task.root / COMPLETIONS_FILE, task.spans))
     requests = _grading_requests(task, records)
-    verdicts: Iterable[Verdict | None] = repeat(None, len(requests))
+    solutions = _split_completions(task, records, requests)
+    step_counts = [len(solution.completions) for solution in solutions]
+    table = to_table("solutions", solutions)
+    verdicts: Sequence[Verdict | None] = [None] * len(requests)
     if task.grader != NO_GRADER:
         verdicts = (grader or get_grader(task.grader)).grade(requests)
-    graded_responses = zip(requests, verdicts, strict=True)
-    solutions: list[Solution] = []
+        table = with_verdicts(table, verdicts, step_counts)
+    write_parquet(table, task.root / task.path)
     tally = Tally()
+    tally.add_verdicts([solution.problem_id for solution in solutions], verdicts, step_counts)
+    tally.add_thinking(solutions)
+    for record in records:
+        tally.add_sampling_cost(record.completions)
     text_digest = hashlib.sha256()
-    for problem, record in zip(task.problems, records, strict=True):
-        samples = record["completions"]
-        problem_responses = list(islice(graded_responses, len(samples)))
-        problem_solutions = _make_solutions(task, problem.id, record, problem_responses)
-        solutions += problem_solutions
-        for request, _ in problem_responses:
-            text_digest.update(digest_bytes(request.response))
-        tally.add_verdicts(
-            [verdict for _, verdict in problem_responses],
-            [len(solution.completions) for solution in problem_solutions],
-        )
-        tally.add_thinking(problem_solutions)
-        tally.add_sampling_cost(samples)
-    write_parquet(to_table("solutions", solutions), task.root / task.path)
+    for request in requests:
+        text_digest.update(digest_bytes(request.response))
     entry = FileEntry.from_file(task.root, task.path, len(solutions), text_digest.hexdigest())
     return entry, tally
 
 
-def _grading_requests(
-    task: ShardTask, records: Sequence[Mapping[str, Any]]
-) -> list[GradingRequest]:
-    """Return the request to grade each sample, problem by problem."""
+def _grading_requests(task: ShardTask, records: Sequence[CompletionRecord]) -> list[GradingRequest]:
+    """Return the request to grade each completion, problem by problem."""
     return [
         grading_request(
             problem,
-            sample["text"],
-            prompt=record["prompt"],
-            finish_reason=sample["finish_reason"],
-            has_separate_reasoning="reasoning" in sample,
+            completion.text,
+            prompt=record.prompt,
+            finish_reason=completion.finish_reason,
+            has_separate_reasoning=bool(completion.reasoning),
             grade_thinking=task.grade_thinking,
         )
         for problem, record in zip(task.problems, records, strict=True)
-        for sample in record["completions"]
+        for completion in record.completions
     ]
 
 
-def _make_solutions(
-    task: ShardTask,
-    problem_id: str,
-    record: Mapping[str, Any],
-    graded_responses: Sequence[tuple[GradingRequest, Verdict | None]],
+def _split_completions(
+    task: ShardTask, records: Sequence[CompletionRecord], requests: Sequence[GradingRequest]
 ) -> list[Solution]:
-    """Return the solutions of one problem, from its record and the graded samples.
+    """Return the completions as solutions in steps, which are not graded yet.
 
-    A solution without a verdict is ungraded.
+    Args:
+        task: The shard.
+        records: The completions of each problem.
+        requests: The request to grade each completion, which knows its thinking.
     """
+    request_of_completion = iter(requests)
     solutions = []
-    for index, (request, verdict) in enumerate(graded_responses):
-        sample = record["completions"][index]
-        if "step_chars" in sample:
-            steps = split_at_lengths(request.response, sample["step_chars"])
-        else:
-            segmenter = segmenter_name(task.segmenter)
-            steps = split_steps(request.response, request.thinking.end, segmenter)
-        outcome = verdict.status if verdict else UNGRADED
-        solution = Solution(
-            solution_id=solution_id(problem_id, task.sampling_id, index),
-            problem_id=problem_id,
-            sample_index=index,
-            prompt=record["prompt"],
-            completions=steps,
-            finish_reason=request.finish_reason,
-            n_tokens=sample["n_tokens"],
-            answer=verdict.answer if verdict else None,
-            outcome=outcome,
-            labels=outcome_labels(outcome, len(steps)),
-            step_rewards=sample.get("step_rewards"),
-            thinking_closed=request.thinking.closed if verdict else None,
-            step_labels=sample.get("step_labels"),
-            step_ratings=sample.get("step_ratings"),
-            strict=verdict.strict if verdict else None,
-            search=sample.get("search"),
-            recorded_correct=sample.get("recorded_correct"),
-        )
-        solutions.append(solution)
+    for record in records:
+        for index, completion in enumerate(record.completions):
+            thinking = next(request_of_completion).thinking
+            if completion.step_chars is not None:
+                steps = split_at_lengths(completion.text, completion.step_chars)
+            else:
+                segmenter = segmenter_name(task.segmenter)
+                steps = split_steps(completion.text, thinking.end, segmenter)
+            solution = Solution(
+                solution_id=solution_id(record.problem_id, task.sampling_id, index),
+                problem_id=record.problem_id,
+                sample_index=index,
+                prompt=record.prompt,
+                completions=steps,
+                finish_reason=completion.finish_reason,
+                n_tokens=completion.n_tokens,
+                answer=None,
+                outcome=UNGRADED,
+                labels=None,
+                step_rewards=completion.step_rewards,
+                thinking_closed=None if task.grader == NO_GRADER else thinking.closed,
+                step_labels=completion.step_labels,
+                step_ratings=completion.step_ratings,
+                search=asdict(completion.search) if completion.search else None,
+                recorded_correct=completion.recorded_correct,
+            )
+            solutions.append(solution)
     return solutions
