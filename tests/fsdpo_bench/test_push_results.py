@@ -86,7 +86,7 @@ def test_results_are_added_to_the_repository_of_the_model(hub: HubServer, tmp_pa
     ]
     greedy = entries_by_path[".eval_results/gsm8k-greedy.yaml"]
     results = json.loads((run / "results.json").read_text())
-    right = results["tasks"]["gsm8k"]["decoders"]["greedy"]["correct"]
+    right = results["tasks"]["gsm8k"]["decoders"]["greedy"]["outcomes"]["correct"]
     assert greedy.value == pytest.approx(100 * right / 20)
     assert (greedy.dataset_id, greedy.task_id) == ("openai/gsm8k", "gsm8k")
     assert greedy.dataset_revision == COMMIT and re.fullmatch(r"\d{4}-\d\d-\d\d", greedy.date)

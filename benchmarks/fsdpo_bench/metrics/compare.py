@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 from fsdpo_bench.decoders.decoders import SAMPLES_PART, parse_result_name
@@ -27,7 +27,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.statistics import (
-    Interval,
+    MeanDifference,
     macro_interval,
     mcnemar,
     mean_difference,
@@ -60,13 +60,10 @@ class PairedDifference:
     measure_b: str  #: What is compared of B.
     value_a: float  #: Accuracy or mean of A.
     value_b: float  #: Accuracy or mean of B.
-    n: int  #: Problems that count in both; unreadable gold answers do not count.
-    difference: float  #: Value of B minus value of A.
-    ci95: Interval  #: 95 % interval of the difference, over problems or clusters.
-    #: p-value of a difference of zero, over problems or clusters: of the exact McNemar test if all
-    #: values are 0 or 1, and of Student's t test otherwise; None for a mean over benchmarks.
-    p: float | None
-    clusters: int | None = None  #: Number of base problems, if several problems share one.
+    #: Value of B minus value of A, over the problems that count in both; unreadable gold answers do
+    #: not count. Its p-value is of the exact McNemar test if all values are 0 or 1, and of Student's
+    #: t test otherwise. It has none for a mean over benchmarks.
+    difference: MeanDifference
     only_a: int | None = None  #: Problems with 1 in A and 0 in B; None for other values.
     only_b: int | None = None  #: Problems with 1 in B and 0 in A; None for other values.
 
@@ -343,20 +340,18 @@ def _paired_difference(
     ]
     known_clusters = None if None in clusters else clusters
     gain_P = value_b_P - value_a_P
-    mean = mean_difference(gain_P, known_clusters)
+    difference = mean_difference(gain_P, known_clusters)
     is_binary = bool(np.isin([value_a_P, value_b_P], (0, 1)).all())
-    p = mcnemar(sum_clusters(gain_P, known_clusters).totals_G) if is_binary else mean.p
+    if is_binary:
+        p = mcnemar(sum_clusters(gain_P, known_clusters).totals_G)
+        difference = replace(difference, p=p)
     return PairedDifference(
         task=pair.name,
         measure_a=measures[0],
         measure_b=measures[1],
         value_a=float(value_a_P.mean()),
         value_b=float(value_b_P.mean()),
-        n=mean.n,
-        difference=mean.value,
-        ci95=mean.ci95,
-        p=p,
-        clusters=mean.clusters,
+        difference=difference,
         only_a=int((gain_P == -1).sum()) if is_binary else None,
         only_b=int((gain_P == 1).sum()) if is_binary else None,
     )
@@ -402,7 +397,8 @@ def _benchmark_means(differences: Sequence[PairedDifference]) -> list[PairedDiff
     for singles in by_measure.values():
         if n_tasks < 2 or len(singles) < n_tasks:
             continue
-        values = [single.difference for single in singles]
+        values = [single.difference.value for single in singles]
+        intervals = [single.difference.ci95 for single in singles]
         means.append(
             PairedDifference(
                 task=MEAN_TITLE,
@@ -410,10 +406,12 @@ def _benchmark_means(differences: Sequence[PairedDifference]) -> list[PairedDiff
                 measure_b=singles[0].measure_b,
                 value_a=sum(single.value_a for single in singles) / n_tasks,
                 value_b=sum(single.value_b for single in singles) / n_tasks,
-                n=sum(single.n for single in singles),
-                difference=sum(values) / n_tasks,
-                ci95=macro_interval(values, [single.ci95 for single in singles]),
-                p=None,
+                difference=MeanDifference(
+                    value=sum(values) / n_tasks,
+                    n=sum(single.difference.n for single in singles),
+                    ci95=macro_interval(values, intervals),
+                    p=None,
+                ),
             )
         )
     return means

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fsdpo_bench.decoders.choices import pass_at_k
 from fsdpo_bench.metrics.decoded import DecodedSamples
-from fsdpo_bench.metrics.results import AccuracyDrop, AccuracyResult, RewardBin, TaskResults
+from fsdpo_bench.metrics.results import TaskResults
 from fsdpo_bench.metrics.samples import Samples
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.registry import Registry
-from fsdpo_data.core.statistics import Mean
+from fsdpo_data.core.statistics import Mean, MeanDifference
 
 if TYPE_CHECKING:
     #: The value of each problem, by key of the number, such as k.
@@ -29,12 +29,17 @@ Output = Literal["terminal", "page", "markdown", "hub"]
 PASS_AT_K_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
 
 
-def format_points(result: AccuracyResult | AccuracyDrop | RewardBin | Mean) -> str:
-    """Format an accuracy, or an accuracy drop, with its interval: ``58.3 [54.1, 62.4]``."""
-    if result.value is None or result.ci95 is None:
+def format_points(mean: Mean | MeanDifference, sign: str = "") -> str:
+    """Format a mean with its interval in percent or in points: ``58.3 [54.1, 62.4]``.
+
+    Args:
+        mean: The mean.
+        sign: ``+`` to write the sign of a positive mean.
+    """
+    if mean.value is None or mean.ci95 is None:
         return "–"
-    low, high = result.ci95
-    return f"{100 * result.value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    low, high = mean.ci95
+    return f"{100 * mean.value:{sign}.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +56,7 @@ class ReportNumber:
     is_compared: Callable[[str], bool] = lambda key: True
     outputs: tuple[Output, ...] = ("terminal", "page", "markdown")  #: The places that print it.
     #: Returns the text of a value with its interval.
-    format: Callable[[AccuracyResult], str] = format_points
+    format: Callable[[Mean], str] = format_points
 
 
 class NumberRow(NamedTuple):
@@ -59,7 +64,7 @@ class NumberRow(NamedTuple):
 
     title: str  #: Name of the value, such as ``pass@4``.
     text: str  #: The value with its interval.
-    result: AccuracyResult  #: The value in ``results.json``.
+    mean: Mean  #: The value in ``results.json``.
 
 
 def number_rows(task_results: TaskResults, output: Output) -> Iterator[NumberRow]:
@@ -71,8 +76,8 @@ def number_rows(task_results: TaskResults, output: Output) -> Iterator[NumberRow
     """
     for number in NUMBERS.values():
         if output in number.outputs:
-            for key, result in task_results.numbers.get(number.name, {}).items():
-                yield NumberRow(number.title.format(key=key), number.format(result), result)
+            for key, mean in task_results.numbers.get(number.name, {}).items():
+                yield NumberRow(number.title.format(key=key), number.format(mean), mean)
 
 
 def _average_at_k(samples: Samples, _decoded: Mapping[str, DecodedSamples]) -> ProblemValues:
@@ -94,9 +99,9 @@ def _pass_at_k(samples: Samples, _decoded: Mapping[str, DecodedSamples]) -> Prob
 def _majority_at_k(_samples: Samples, decoded: Mapping[str, DecodedSamples]) -> ProblemValues:
     """Return the accuracy of the decoder with the metric ``maj``, by k."""
     return {
-        str(choices.setup.k): choices.correct_P
+        str(choices.decoder.setup.k): choices.correct_P
         for choices in decoded.values()
-        if choices.setup is not None and choices.setup.decoder.metric == "maj"
+        if choices.decoder.setup.decoder.metric == "maj"
     }
 
 

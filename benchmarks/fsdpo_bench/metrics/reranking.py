@@ -22,18 +22,18 @@ def ahead_of_vote(decoded: Mapping[str, DecodedSamples]) -> dict[str, MeanDiffer
     """Return the difference of each choice by a reward model from the vote of as many samples."""
     votes = _votes(decoded)
     return {
-        name: _difference(choices, votes[choices.setup.k])
+        name: _difference(choices, votes[choices.decoder.setup.k])
         for name, choices in decoded.items()
-        if choices.model and choices.setup is not None and choices.setup.k in votes
+        if choices.decoder.model and choices.decoder.setup.k in votes
     }
 
 
 def ahead_of_min(decoded: Mapping[str, DecodedSamples]) -> dict[str, MeanDifference]:
     """Return the difference of best-of-N by each other aggregate from best-of-N by ``min``."""
     best = {
-        (choices.model, choices.setup): choices
+        (choices.decoder.model, choices.decoder.setup): choices
         for choices in decoded.values()
-        if choices.setup is not None and choices.setup.decoder.name == "bon"
+        if choices.decoder.setup.decoder.name == "bon"
     }
     differences = {}
     for (model, setup), choices in best.items():
@@ -46,9 +46,9 @@ def ahead_of_min(decoded: Mapping[str, DecodedSamples]) -> dict[str, MeanDiffere
 def _votes(decoded: Mapping[str, DecodedSamples]) -> dict[int, DecodedSamples]:
     """Return the votes by the number of samples."""
     return {
-        choices.setup.k: choices
+        choices.decoder.setup.k: choices
         for choices in decoded.values()
-        if choices.setup is not None and choices.setup.decoder.name == "sc"
+        if choices.decoder.setup.decoder.name == "sc"
     }
 
 
@@ -97,17 +97,17 @@ def _cells(decoded: Mapping[str, DecodedSamples]) -> Iterator[_Cell]:
     """
     strategies: dict[tuple[str, int], dict[str, DecodedSamples]] = {}
     for choices in sorted(decoded.values(), key=_needs_probabilities):
-        setup = choices.setup
-        if setup is not None and choices.model and setup.aggregate:
+        model, setup = choices.decoder.model, choices.decoder.setup
+        if model and setup.aggregate:
             name = f"{setup.decoder.name}:{setup.aggregate}"
-            strategies.setdefault((choices.model, setup.k), {})[name] = choices
+            strategies.setdefault((model, setup.k), {})[name] = choices
     for (model, size), by_name in strategies.items():
         yield _Cell(model, size, by_name)
 
 
 def _needs_probabilities(choices: DecodedSamples) -> bool:
     """Return whether a decoder needs rewards that are probabilities."""
-    return choices.setup is not None and choices.setup.decoder.needs_probabilities
+    return choices.decoder.setup.decoder.needs_probabilities
 
 
 def _select_strategy(
@@ -157,7 +157,8 @@ def _correct_p_values(
     cells = [
         (model, size) for model, by_size in selected.items() for size in by_size if int(size) > 1
     ]
-    p_values = holm([selected[model][size].ahead_of_vote.p for model, size in cells])
+    differences = [selected[model][size].ahead_of_vote for model, size in cells]
+    p_values = holm([difference.p for difference in differences if difference.p is not None])
     for (model, size), p_value in zip(cells, p_values, strict=True):
         strategy = selected[model][size]
         selected[model][size] = strategy.model_copy(update={"p_holm": p_value})

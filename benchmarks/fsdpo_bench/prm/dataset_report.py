@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.decoders.choices import distribute_best_of_n
+from fsdpo_bench.decoders.choices import distribute_best_of_n, expected_values
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
@@ -304,7 +304,7 @@ def _estimate_group(
         rewards = [aggregate(solution.rewards, aggregate_name) for solution in group]
     reward_PM, correct_PM = np.array([rewards], dtype=float), np.array([is_correct])
     return np.concatenate(
-        [distribute_best_of_n(reward_PM, size).expected_P(correct_PM) for size in sizes]
+        [expected_values(distribute_best_of_n(reward_PM, size), correct_PM) for size in sizes]
     )
 
 
