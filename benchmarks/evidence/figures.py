@@ -31,7 +31,7 @@ def write_sizes(file: Path, benchmarks: Sequence[BenchmarkResult]) -> None:
 
             lines = {
                 "pass@N": (
-                    [result.task["numbers"]["pass_at_k"][size] for size in benchmark.sizes],
+                    [result.numbers["pass_at_k"][size] for size in benchmark.sizes],
                     "#777777",
                     ":",
                 ),

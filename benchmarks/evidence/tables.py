@@ -35,6 +35,11 @@ class Measurement:
         return dict(task)
 
     @property
+    def numbers(self) -> Mapping[str, Mapping[str, Cell]]:
+        """The numbers of the benchmark besides the accuracies, such as ``pass_at_k``, by key."""
+        return dict(self.task["numbers"])
+
+    @property
     def models(self) -> list[str]:
         """Names of the reward models."""
         return list(self.content["rewards"])
@@ -42,7 +47,7 @@ class Measurement:
     @property
     def sizes(self) -> list[str]:
         """The values of N."""
-        return [key for key in self.task["numbers"]["maj_at_k"] if f"sc@{key}" in self.task["decoders"]]
+        return [key for key in self.numbers["maj_at_k"] if f"sc@{key}" in self.task["decoders"]]
 
     def rewards(self, model: str) -> Mapping[str, Any]:
         """Return the statistics of the rewards of a model."""
@@ -132,7 +137,7 @@ def points(cell: Cell, sign: str = "") -> str:
 
 def _heading(benchmark: BenchmarkResult) -> str:
     task = benchmark.result.task
-    [sample] = task["numbers"]["avg_at_k"].values()
+    [sample] = benchmark.result.numbers["avg_at_k"].values()
     return (
         f"== {benchmark.title}: {task['problems']} problems x {task['samples']} "
         f"samples, {task['mixed_problems']} problems with correct and incorrect samples\n"
@@ -157,7 +162,7 @@ def _baseline_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
     yield ["", *(f"N={size}" for size in benchmark.sizes)]
     result = benchmark.result
     yield ["vote", *(points(result.accuracy("sc", size)) for size in benchmark.sizes)]
-    yield ["pass@N", *(points(result.task["numbers"]["pass_at_k"][size]) for size in benchmark.sizes)]
+    yield ["pass@N", *(points(result.numbers["pass_at_k"][size]) for size in benchmark.sizes)]
 
 
 def _accuracy_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:

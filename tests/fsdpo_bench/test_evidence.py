@@ -110,7 +110,7 @@ def test_best_of_32_of_the_real_pools(shared: Path, tmp_path: Path) -> None:
         benchmark.models[:] = ["qwen_prm"]
         result = benchmark.measure().result
         sample, accuracies = expected[benchmark.title]
-        measured_sample = 100 * result.task["numbers"]["avg_at_k"]["32"]["value"]
+        measured_sample = 100 * result.numbers["avg_at_k"]["32"]["value"]
         assert measured_sample == pytest.approx(sample, abs=1)
         for aggregate, accuracy in accuracies.items():
             best = result.accuracy("bon", "32", aggregate, "qwen_prm")

@@ -119,7 +119,8 @@ def test_the_run_section_has_the_settings_of_the_datasets(tmp_path: Path) -> Non
     manifest = json.loads((run / "samples/manifest.json").read_text())
     assert settings["datasets"]["samples"]["digest"] == manifest["digest"]
     assert settings["reward_models"]["prm"]["prm"]["name"] == "prm"
-    assert settings["benchmarks"]["math"]["rows"] == 6 and settings["decoders"][0] == "greedy"
+    assert settings["benchmarks"]["math"]["task"]["count"] == 6
+    assert settings["decoders"][0] == "greedy"
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+
 from fsdpo_bench.decoders.answer_classes import NO_ANSWER
 from fsdpo_data.core.lazy import np
 

@@ -76,7 +76,7 @@ class DecodedSamples:
 
     decoder: DecoderName  #: The decoder.
     samples: Samples  #: The solutions from which the decoder chooses.
-    #: Probability that each solution is chosen. A row sums to less than 1 if a vote chooses nothing.
+    #: Probability that each solution is chosen; a row sums to less than 1 if a vote chooses nothing.
     chosen_PM: np.ndarray
 
     @property
@@ -115,9 +115,7 @@ class DecodedSamples:
     def upper_bound_without_judge_P(self) -> np.ndarray:
         """The same if these answers, undecided ones and timeouts are correct."""
         samples = self.samples
-        return self.expected_P(
-            samples.is_correct_PM | samples.is_unknown_PM | samples.is_judged_PM
-        )
+        return self.expected_P(samples.is_correct_PM | samples.is_unknown_PM | samples.is_judged_PM)
 
     def mean(self, value_P: np.ndarray, selected_P: np.ndarray | None = None) -> Mean:
         """Return the mean over the problems that count, clustered by base problem."""

@@ -115,8 +115,8 @@ def _task_results(benchmark: Benchmark, pool: Pool, decoded: Decoded) -> TaskRes
     """Return the results of a benchmark; other benchmarks can be its base task."""
     choices = decoded[benchmark.name]
     main = benchmark.main
-    base_task = benchmark.entry.base_task if benchmark.entry else ""
-    spread_group = benchmark.entry.spread_group if benchmark.entry else ""
+    base_task = benchmark.task.base_task if benchmark.task else ""
+    spread_group = benchmark.task.spread_group if benchmark.task else ""
     groups = group_labels(main)
     numbers: dict[str, dict[str, Mean]] = {}
     if SAMPLES_PART in benchmark.parts:
@@ -150,7 +150,7 @@ def _task_results(benchmark: Benchmark, pool: Pool, decoded: Decoded) -> TaskRes
     return TaskResults(
         title=benchmark.title,
         problems=len(main.problems),
-        task_problems=benchmark.size,
+        task_problems=benchmark.task.count if benchmark.task else None,
         samples=main.n_samples,
         mixed_problems=int((is_correct_PM.any(axis=1) & ~is_correct_PM.all(axis=1)).sum()),
         decoders={name: _decoder_results(entry) for name, entry in choices.items()},
@@ -226,9 +226,7 @@ def _group_accuracies(
 ) -> dict[str, dict[str, Mean]]:
     """Return the accuracies by label and decoder."""
     return {
-        label: {
-            name: entry.mean(entry.correct_P, selected_P) for name, entry in choices.items()
-        }
+        label: {name: entry.mean(entry.correct_P, selected_P) for name, entry in choices.items()}
         for label, selected_P in labels.items()
     }
 

@@ -52,10 +52,10 @@ def plan_push(run: Path, name: str) -> ResultsPushPlan:
         entry = all_results.run.benchmarks.get(task)
         source = None if entry is None else _hub_source(task, entry)
         done = all_results.tasks[task].problems
-        if entry is not None and source and done == entry.rows:
+        if entry is not None and source and done == entry.task.count:
             sources[task] = source
         elif entry is not None and source:
-            left_out[task] = f"{done:,} of its {entry.rows:,} problems"
+            left_out[task] = f"{done:,} of its {entry.task.count:,} problems"
         else:
             left_out[task] = "no dataset on the Hub is known for it"
     if not sources:

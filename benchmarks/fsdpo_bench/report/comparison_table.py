@@ -28,6 +28,9 @@ def comparison_rows(comparison: Comparison) -> list[dict[str, str]]:
 def _row_cells(row: PairedDifference) -> dict[str, str]:
     """Return the cells of a difference by name of the column, in points."""
     difference = row.difference
+    problems = f"{difference.n:,}"
+    if difference.clusters:
+        problems += f" ({difference.clusters})"
     low, high = (100 * bound for bound in difference.ci95)
     p = ""
     if difference.p is not None:
@@ -42,5 +45,5 @@ def _row_cells(row: PairedDifference) -> dict[str, str]:
         "only-a": "" if row.only_a is None else f"{row.only_a:,}",
         "only-b": "" if row.only_b is None else f"{row.only_b:,}",
         "p": p,
-        "problems": f"{difference.n:,}" + (f" ({difference.clusters})" if difference.clusters else ""),
+        "problems": problems,
     }

@@ -168,8 +168,8 @@ def cost_plot(task: TaskResults) -> str:
             y=y_positions[name],
             radius=4,
             style=f"fill {style}",
-            tip=f"{name}: {format_points(result.accuracy)}, {tokens[name]:,.0f} tokens per problem, "
-            f"{result.cost.prm_calls:,} PRM calls",
+            tip=f"{name}: {format_points(result.accuracy)}, "
+            f"{tokens[name]:,.0f} tokens per problem, {result.cost.prm_calls:,} PRM calls",
         )
         drawing.add_line(
             x1=x_position + 5,

@@ -98,7 +98,7 @@ def _column_rows(
         if differences is None:
             return [name, description, *cells]
         difference = differences.get(name)
-        return [name, description, *cells, "" if difference is None else format_gain(difference.difference)]
+        return [name, description, *cells, "" if difference is None else format_gain(difference)]
 
     numbers = [{entry.title: entry.text for entry in number_rows(task, "page")} for task in tasks]
     titles = [title for title in numbers[0] if all(title in texts for texts in numbers)]
@@ -112,10 +112,10 @@ def _column_rows(
         yield row(title, "a perfect choice, the upper bound", (texts[title] for texts in numbers))
 
 
-def format_gain(difference: MeanDifference) -> str:
+def format_gain(paired: PairedDifference) -> str:
     """Format a difference with its interval in points, with signs."""
-    low, high = (100 * bound for bound in difference.ci95)
-    return f"{100 * difference.value:+.1f} [{low:+.1f}, {high:+.1f}]"
+    low, high = (100 * bound for bound in paired.difference.ci95)
+    return f"{100 * paired.difference.value:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def describe_choice(name: str) -> str:
