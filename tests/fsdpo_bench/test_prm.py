@@ -13,17 +13,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bench_runs import make_problem, make_solution
 from fakes import FixedSampler, TableScorer
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.cli.printing import print_prm
+from fsdpo_bench.metrics.full_solutions import SolvedProblem
 from fsdpo_bench.prm.dataset_report import (
-    ScoredSolution,
     best_of_n_curves,
     dataset_report,
     load_measurable,
     load_scored,
     ranking_aucs,
     step_separation,
+    true_first_error,
 )
 from fsdpo_bench.prm.measure import PrmMeasurements, PrmOptions, measure_prm
 from fsdpo_bench.prm.processbench import (
@@ -209,8 +211,18 @@ def test_ids_with_half_a_surrogate_pair_are_hashed(tmp_path: Path) -> None:
     assert measure_first_errors(examples, [[0.4], [0.6]] * 2, 0.5).f1 == 1
 
 
-def solution(problem: str, rewards: list[float], right: bool, wrong: int | None) -> ScoredSolution:
-    return ScoredSolution(problem, "q", "p", ["s"] * len(rewards), rewards, right, wrong)
+def solution(name: str, rewards: list[float], right: bool, wrong: int | None) -> SolvedProblem:
+    """Return a scored solution; ``wrong`` is -1 without step labels."""
+    labels = [1.0 if wrong is None or index < wrong else 0.0 for index in range(len(rewards))]
+    made = make_solution(
+        make_problem(0),
+        0,
+        "correct" if right else "incorrect",
+        completions=["s"] * len(rewards),
+        step_rewards=rewards,
+        step_labels=None if wrong == -1 else labels,
+    )
+    return SolvedProblem(make_problem(0), replace(made, problem_id=name))
 
 
 def test_step_truth_compares_rewards_before_and_after_the_error() -> None:
@@ -300,9 +312,9 @@ def test_imported_step_labels_measure_the_separation_of_steps(
     import_dataset(source, get_step_label_format("prm800k"), tmp_path / "imported")
     with pytest.raises(InputError, match=r"has no step rewards\. Score it"):
         load_scored(tmp_path / "imported")
-    [solution, *_] = load_measurable(tmp_path / "imported")
-    assert solution.first_wrong_step == 2 and solution.is_correct is None
-    scorer = TableScorer({"".join(solution.steps): [0.9, 0.8, 0.1]})
+    [entry, *_] = load_measurable(tmp_path / "imported")
+    assert true_first_error(entry) == 2 and entry.solution.outcome == "ungraded"
+    scorer = TableScorer({entry.solution.text: [0.9, 0.8, 0.1]})
     stage = ScoreStage(reward_model(scorer.model, lambda: scorer))
     derive_dataset(tmp_path / "imported", tmp_path / "scored", [stage], progress=LineProgress())
     report = measure_prm(PrmOptions(data=tmp_path / "scored"), LineProgress()).dataset

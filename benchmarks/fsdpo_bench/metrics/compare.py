@@ -61,8 +61,8 @@ class PairedDifference:
     value_a: float  #: Accuracy or mean of A.
     value_b: float  #: Accuracy or mean of B.
     #: Value of B minus value of A, over the problems that count in both; unreadable gold answers do
-    #: not count. The p-value is of the exact McNemar test if all values are 0 or 1, and of Student's
-    #: t test otherwise; None for a mean over benchmarks.
+    #: not count. The p-value is of the exact McNemar test if all values are 0 or 1, and of the t
+    #: test of Student otherwise; None for a mean over benchmarks.
     difference: MeanDifference
     only_a: int | None = None  #: Problems with 1 in A and 0 in B; None for other values.
     only_b: int | None = None  #: Problems with 1 in B and 0 in A; None for other values.

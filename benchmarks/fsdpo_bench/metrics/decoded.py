@@ -76,7 +76,8 @@ class DecodedSamples:
 
     decoder: DecoderName  #: The decoder.
     samples: Samples  #: The solutions from which the decoder chooses.
-    #: Probability that each solution is chosen; a row sums to less than 1 if a vote chooses nothing.
+    #: Probability that each solution is chosen. If a vote chooses nothing, the sum of a row is less
+    #: than 1.
     chosen_PM: np.ndarray
 
     @property

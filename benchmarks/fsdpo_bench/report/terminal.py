@@ -137,11 +137,12 @@ def print_disagreements(name: str, comparison: VerdictComparison, count: int) ->
     differing = comparison.disagreements
     print_text(f"{name}: {len(differing):,} of {comparison.compared:,} recorded verdicts differ")
     for entry in differing[:count]:
-        recorded = "correct" if entry.recorded_correct else "incorrect"
-        question = " ".join(entry.question.split())[:_MAX_QUESTION_CHARS]
+        problem, solution = entry.problem, entry.solution
+        recorded = "correct" if solution.recorded_correct else "incorrect"
+        question = " ".join(problem.question.split())[:_MAX_QUESTION_CHARS]
         print_text(
-            f"{entry.solution_id}: gold {entry.gold!r}, answer {entry.answer!r}: {entry.outcome}, "
-            f"recorded as {recorded}  {question}"
+            f"{solution.solution_id}: gold {problem.answer!r}, answer {solution.answer!r}: "
+            f"{solution.outcome}, recorded as {recorded}  {question}"
         )
     if len(differing) > count:
         print_text(f"{len(differing) - count:,} more; --show {len(differing)} shows all")
