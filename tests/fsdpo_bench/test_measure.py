@@ -24,10 +24,10 @@ from bench_runs import (
     write_run,
 )
 from fsdpo_bench.decoders.decoders import DECODERS, Candidates, Decoder
-from fsdpo_bench.metrics.decoded import SubsetSpec
-from fsdpo_bench.metrics.pools import load_pools
+from fsdpo_bench.metrics.decoder_choices import SubsetSpec
+from fsdpo_bench.metrics.measured_datasets import load_pools
 from fsdpo_bench.metrics.reranking import select_by_fold
-from fsdpo_bench.metrics.results import Results, TaskResults
+from fsdpo_bench.metrics.result_records import Results, TaskResults
 from fsdpo_bench.metrics.reward_statistics import reward_quality
 from fsdpo_bench.report.choice_tables import choice_tables
 from fsdpo_bench.run_folder import RunRecord, write_run_record

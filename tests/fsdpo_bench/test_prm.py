@@ -27,7 +27,7 @@ from fsdpo_bench.prm.dataset_report import (
     step_separation,
     true_first_error,
 )
-from fsdpo_bench.prm.measure import PrmMeasurements, PrmOptions, measure_prm
+from fsdpo_bench.prm.measure_prm import PrmMeasurements, PrmOptions, measure_prm
 from fsdpo_bench.prm.processbench import (
     FirstErrorExample,
     LabelledRewards,
@@ -214,15 +214,16 @@ def test_ids_with_half_a_surrogate_pair_are_hashed(tmp_path: Path) -> None:
 def solution(name: str, rewards: list[float], right: bool, wrong: int | None) -> SolvedProblem:
     """Return a scored solution; ``wrong`` is -1 without step labels."""
     labels = [1.0 if wrong is None or index < wrong else 0.0 for index in range(len(rewards))]
-    made = make_solution(
-        make_problem(0),
+    problem = make_problem(0)
+    row = make_solution(
+        problem,
         0,
         "correct" if right else "incorrect",
         completions=["s"] * len(rewards),
         step_rewards=rewards,
         step_labels=None if wrong == -1 else labels,
     )
-    return SolvedProblem(make_problem(0), replace(made, problem_id=name))
+    return SolvedProblem(problem, replace(row, problem_id=name))
 
 
 def test_step_truth_compares_rewards_before_and_after_the_error() -> None:
@@ -325,7 +326,7 @@ def test_imported_step_labels_measure_the_separation_of_steps(
     assert "reward before minus after the error" in output and "best-of-N" not in output
     with pytest.raises(InputError, match="no graded solutions, so best-of-N is unknown"):
         measure_prm(PrmOptions(data=tmp_path / "scored", k=[2]), LineProgress())
-    monkeypatch.setattr("fsdpo_bench.prm.measure._load_model", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr("fsdpo_bench.prm.measure_prm._load_model", lambda *_: pytest.fail("loaded"))
     options = PrmOptions(data=tmp_path / "imported", likelihood="tiny", k=[2])
     with pytest.raises(InputError, match="no graded solutions, so best-of-N is unknown"):
         measure_prm(options, LineProgress())
@@ -437,7 +438,7 @@ def test_a_score_names_its_protocol(
     ]
     if "tune_on" in protocol:
         protocol = {"tune_on": tmp_path / protocol["tune_on"]}
-    monkeypatch.setattr("fsdpo_bench.prm.measure._load_model", lambda *_: RewardInText())
+    monkeypatch.setattr("fsdpo_bench.prm.measure_prm._load_model", lambda *_: RewardInText())
     options = PrmOptions(likelihood="fake", template="problem", processbench=files, **protocol)
     scores = measure_prm(options, LineProgress()).processbench
     assert tuple(score.f1 for score in scores.values()) == f1
@@ -467,7 +468,7 @@ def test_a_threshold_of_another_file_is_applied_unchanged(
     ]  # a right solution with a low reward: 0.3 is the best threshold
     tuning.write_text(json.dumps(rows))
     other = write_first_errors(tmp_path / "math.json", "0.6")
-    monkeypatch.setattr("fsdpo_bench.prm.measure._load_model", lambda *_: RewardInText())
+    monkeypatch.setattr("fsdpo_bench.prm.measure_prm._load_model", lambda *_: RewardInText())
     options = PrmOptions(
         likelihood="fake", template="problem", processbench=[other], tune_on=tuning
     )
@@ -582,7 +583,7 @@ def test_a_trained_prm_has_its_template(tmp_path: Path, monkeypatch: pytest.Monk
             prompts.extend(item.prompt for item in items)
             return super().score(items)
 
-    monkeypatch.setattr("fsdpo_bench.prm.measure._load_model", lambda *_: PromptScorer())
+    monkeypatch.setattr("fsdpo_bench.prm.measure_prm._load_model", lambda *_: PromptScorer())
     file = write_first_errors(tmp_path / "rows.json", "0.2")
     for options in ({"prm": str(prm)}, {"likelihood": str(prm)}):
         [scores] = measure_prm(

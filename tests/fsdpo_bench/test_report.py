@@ -25,12 +25,12 @@ from bench_runs import (
     write_run,
 )
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.metrics.decoded import DecodedSamples
+from fsdpo_bench.metrics.decoder_choices import DecoderChoices
 from fsdpo_bench.metrics.disagreements import RECORDED_COLUMN
 from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS, ReportNumber, number_rows
-from fsdpo_bench.metrics.results import Results, read_results
-from fsdpo_bench.metrics.samples import Samples
+from fsdpo_bench.metrics.result_records import Results, read_results
+from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_bench.report.plots import _space_out
 from fsdpo_bench.report.problem_list import build_problem_list, explain_outcome
 from fsdpo_bench.report.render import render_html
@@ -159,7 +159,7 @@ def test_a_registered_number_is_in_the_results_and_in_every_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def all_correct(samples: Samples, decoded: Any) -> dict[str, Any]:
-        assert all(isinstance(choices, DecodedSamples) for choices in decoded.values())
+        assert all(isinstance(choices, DecoderChoices) for choices in decoded.values())
         return {"4": samples.is_correct_PM.all(axis=1).astype(float)}
 
     monkeypatch.setattr(NUMBERS, "data", dict(NUMBERS.items()))

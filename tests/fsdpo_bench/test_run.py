@@ -18,7 +18,7 @@ from fakes import Judge, Writer
 from fsdpo_bench.benchmark_run import check_tokenizer
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.decoders.decoders import parse_result_name
-from fsdpo_bench.metrics.results import read_results
+from fsdpo_bench.metrics.result_records import read_results
 from fsdpo_bench.run_folder import is_run, read_run_record
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.problems import benchmark_problems, limit_problems

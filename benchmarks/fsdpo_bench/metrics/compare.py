@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 from fsdpo_bench.decoders.decoders import SAMPLES_PART, parse_result_name
-from fsdpo_bench.metrics.decoded import (
-    DecodedSamples,
+from fsdpo_bench.metrics.decoder_choices import (
+    DecoderChoices,
     DecoderName,
     SubsetSpec,
     decode,
     name_decoders,
     select_decoders,
 )
-from fsdpo_bench.metrics.pools import Benchmark, Pool, measurement_settings
+from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool, measurement_settings
 from fsdpo_bench.metrics.report_numbers import NUMBERS
-from fsdpo_bench.metrics.samples import PlacedProblem, Samples
+from fsdpo_bench.metrics.sample_arrays import PlacedProblem, Samples
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
@@ -122,8 +122,8 @@ class BenchmarkPair(NamedTuple):
 class DecodedPair(NamedTuple):
     """The choices of a decoder in A and of a decoder in B for the common problems."""
 
-    a: DecodedSamples  #: The choices in A, for all its problems.
-    b: DecodedSamples  #: The choices in B, for all its problems.
+    a: DecoderChoices  #: The choices in A, for all its problems.
+    b: DecoderChoices  #: The choices in B, for all its problems.
 
     @property
     def name(self) -> str:
@@ -155,8 +155,8 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
 
 def paired_differences(
     pair: BenchmarkPair,
-    decoded_a: Mapping[str, DecodedSamples],
-    decoded_b: Mapping[str, DecodedSamples],
+    decoded_a: Mapping[str, DecoderChoices],
+    decoded_b: Mapping[str, DecoderChoices],
 ) -> dict[str, PairedDifference]:
     """Return the differences of the common decoders and of other numbers, by name."""
     decoded_pairs = [
@@ -446,7 +446,7 @@ def _changed_problems(
 
 
 def _chosen_answer(
-    choices: DecodedSamples, chosen: Sequence[int | None], problem: int
+    choices: DecoderChoices, chosen: Sequence[int | None], problem: int
 ) -> str | None:
     """Return the answer that a decoder chose for a problem; None without one."""
     index = chosen[problem]

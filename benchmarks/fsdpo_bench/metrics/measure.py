@@ -10,14 +10,14 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fsdpo_bench.decoders.decoders import SAMPLES_PART
-from fsdpo_bench.metrics.decoded import (
-    DecodedSamples,
+from fsdpo_bench.metrics.decoder_choices import (
+    DecoderChoices,
     SubsetSpec,
     decode,
     decode_most_likely,
     select_decoders,
 )
-from fsdpo_bench.metrics.pools import (
+from fsdpo_bench.metrics.measured_datasets import (
     Benchmark,
     Pool,
     judge_stats,
@@ -25,7 +25,7 @@ from fsdpo_bench.metrics.pools import (
 )
 from fsdpo_bench.metrics.report_numbers import NUMBERS
 from fsdpo_bench.metrics.reranking import ahead_of_min, ahead_of_vote, select_strategies
-from fsdpo_bench.metrics.results import (
+from fsdpo_bench.metrics.result_records import (
     RESULTS_VERSION,
     AccuracySpread,
     DecoderResults,
@@ -34,7 +34,7 @@ from fsdpo_bench.metrics.results import (
     TaskResults,
 )
 from fsdpo_bench.metrics.reward_statistics import reward_statistics
-from fsdpo_bench.metrics.samples import Samples
+from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.cost import NO_COST, Cost
 from fsdpo_data.core.lazy import np
@@ -48,7 +48,7 @@ from fsdpo_data.core.statistics import (
 )
 
 #: Choices by benchmark and result name.
-Decoded = Mapping[str, Mapping[str, DecodedSamples]]
+Decoded = Mapping[str, Mapping[str, DecoderChoices]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _task_results(benchmark: Benchmark, pool: Pool, decoded: Decoded) -> TaskRes
     )
 
 
-def _decoder_results(choices: DecodedSamples) -> DecoderResults:
+def _decoder_results(choices: DecoderChoices) -> DecoderResults:
     """Return the results of a decoder on a benchmark."""
     samples = choices.samples
     optional_fields: dict[str, Any] = {}
@@ -186,7 +186,7 @@ def _decoder_results(choices: DecodedSamples) -> DecoderResults:
     )
 
 
-def _cost(choices: DecodedSamples) -> Cost:
+def _cost(choices: DecoderChoices) -> Cost:
     """Return the cost of a decoder over all problems: of K samples, or of one search.
 
     Each sample is in equally many subsets, so K of M samples cost K/M of all.
@@ -222,7 +222,7 @@ def group_labels(samples: Samples) -> dict[str, dict[str, np.ndarray]]:
 
 
 def _group_accuracies(
-    labels: Mapping[str, np.ndarray], choices: Mapping[str, DecodedSamples]
+    labels: Mapping[str, np.ndarray], choices: Mapping[str, DecoderChoices]
 ) -> dict[str, dict[str, Mean]]:
     """Return the accuracies by label and decoder."""
     return {
@@ -232,7 +232,7 @@ def _group_accuracies(
 
 
 def _group_spread(
-    labels: Mapping[str, np.ndarray], choices: Mapping[str, DecodedSamples]
+    labels: Mapping[str, np.ndarray], choices: Mapping[str, DecoderChoices]
 ) -> dict[str, AccuracySpread]:
     """Return mean, standard deviation and range of the accuracies of a group's parts."""
     spread: dict[str, AccuracySpread] = {}
@@ -252,8 +252,8 @@ def _group_spread(
 
 def _accuracy_drops(
     labels: Mapping[str, np.ndarray],
-    choices: Mapping[str, DecodedSamples],
-    base_choices: Mapping[str, DecodedSamples],
+    choices: Mapping[str, DecoderChoices],
+    base_choices: Mapping[str, DecoderChoices],
     base_samples: Samples,
 ) -> dict[str, dict[str, MeanDifference]]:
     """Return the accuracy drops against the base problems, by label and decoder."""

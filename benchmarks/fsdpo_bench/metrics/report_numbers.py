@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fsdpo_bench.decoders.choices import pass_at_k
-from fsdpo_bench.metrics.decoded import DecodedSamples
-from fsdpo_bench.metrics.results import TaskResults
-from fsdpo_bench.metrics.samples import Samples
+from fsdpo_bench.metrics.decoder_choices import DecoderChoices
+from fsdpo_bench.metrics.result_records import TaskResults
+from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.core.statistics import Mean, MeanDifference
@@ -51,7 +51,7 @@ class ReportNumber:
     #: Returns the value of each problem by key, such as k, from the samples and from the choices of
     #: decoders by result name. Values are in [0, 1]; results show their means over the problems
     #: that count. Empty if there is no value.
-    compute: Callable[[Samples, Mapping[str, DecodedSamples]], ProblemValues]
+    compute: Callable[[Samples, Mapping[str, DecoderChoices]], ProblemValues]
     #: Returns whether ``diff`` compares the values of a key.
     is_compared: Callable[[str], bool] = lambda key: True
     outputs: tuple[Output, ...] = ("terminal", "page", "markdown")  #: The places that print it.
@@ -80,12 +80,12 @@ def number_rows(task_results: TaskResults, output: Output) -> Iterator[NumberRow
                 yield NumberRow(number.title.format(key=key), number.format(mean), mean)
 
 
-def _average_at_k(samples: Samples, _decoded: Mapping[str, DecodedSamples]) -> ProblemValues:
+def _average_at_k(samples: Samples, _decoded: Mapping[str, DecoderChoices]) -> ProblemValues:
     """Return the fraction of correct samples, by the number of samples."""
     return {str(samples.n_samples): samples.is_correct_PM.mean(axis=1)}
 
 
-def _pass_at_k(samples: Samples, _decoded: Mapping[str, DecodedSamples]) -> ProblemValues:
+def _pass_at_k(samples: Samples, _decoded: Mapping[str, DecoderChoices]) -> ProblemValues:
     """Return the probability that one of k samples is correct, by k."""
     n_samples = samples.n_samples
     n_correct_P = samples.is_correct_PM.sum(axis=1).tolist()
@@ -96,7 +96,7 @@ def _pass_at_k(samples: Samples, _decoded: Mapping[str, DecodedSamples]) -> Prob
     }
 
 
-def _majority_at_k(_samples: Samples, decoded: Mapping[str, DecodedSamples]) -> ProblemValues:
+def _majority_at_k(_samples: Samples, decoded: Mapping[str, DecoderChoices]) -> ProblemValues:
     """Return the accuracy of the decoder with the metric ``maj``, by k."""
     return {
         str(choices.decoder.setup.k): choices.correct_P

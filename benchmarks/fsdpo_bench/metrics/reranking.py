@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from fsdpo_bench.metrics.decoded import DecodedSamples
-from fsdpo_bench.metrics.results import SelectedStrategy
-from fsdpo_bench.metrics.samples import Samples
+from fsdpo_bench.metrics.decoder_choices import DecoderChoices
+from fsdpo_bench.metrics.result_records import SelectedStrategy
+from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import MeanDifference, holm, mean_difference, mean_rate
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
 
 
-def ahead_of_vote(decoded: Mapping[str, DecodedSamples]) -> dict[str, MeanDifference]:
+def ahead_of_vote(decoded: Mapping[str, DecoderChoices]) -> dict[str, MeanDifference]:
     """Return the difference of each choice by a reward model from the vote of as many samples."""
     votes = _votes(decoded)
     return {
@@ -28,7 +28,7 @@ def ahead_of_vote(decoded: Mapping[str, DecodedSamples]) -> dict[str, MeanDiffer
     }
 
 
-def ahead_of_min(decoded: Mapping[str, DecodedSamples]) -> dict[str, MeanDifference]:
+def ahead_of_min(decoded: Mapping[str, DecoderChoices]) -> dict[str, MeanDifference]:
     """Return the difference of best-of-N by each other aggregate from best-of-N by ``min``."""
     best = {
         (choices.decoder.model, choices.decoder.setup): choices
@@ -43,7 +43,7 @@ def ahead_of_min(decoded: Mapping[str, DecodedSamples]) -> dict[str, MeanDiffere
     return differences
 
 
-def _votes(decoded: Mapping[str, DecodedSamples]) -> dict[int, DecodedSamples]:
+def _votes(decoded: Mapping[str, DecoderChoices]) -> dict[int, DecoderChoices]:
     """Return the votes by the number of samples."""
     return {
         choices.decoder.setup.k: choices
@@ -52,7 +52,7 @@ def _votes(decoded: Mapping[str, DecodedSamples]) -> dict[int, DecodedSamples]:
     }
 
 
-def _difference(choices: DecodedSamples, base: DecodedSamples) -> MeanDifference:
+def _difference(choices: DecoderChoices, base: DecoderChoices) -> MeanDifference:
     """Return the paired difference of two choices over the problems that count."""
     counts_P = choices.samples.counts_P
     return mean_difference(
@@ -65,11 +65,11 @@ class _Cell(NamedTuple):
 
     model: str  #: Name of the reward model.
     size: int  #: N.
-    strategies: Mapping[str, DecodedSamples]  #: By decoder and aggregate, such as ``bon:min``.
+    strategies: Mapping[str, DecoderChoices]  #: By decoder and aggregate, such as ``bon:min``.
 
 
 def select_strategies(
-    decoded: Mapping[str, DecodedSamples],
+    decoded: Mapping[str, DecoderChoices],
 ) -> dict[str, dict[str, SelectedStrategy]]:
     """Select decoder and aggregate on each half of the problems, and measure the other half.
 
@@ -90,12 +90,12 @@ def select_strategies(
     return _correct_p_values(selected)
 
 
-def _cells(decoded: Mapping[str, DecodedSamples]) -> Iterator[_Cell]:
+def _cells(decoded: Mapping[str, DecoderChoices]) -> Iterator[_Cell]:
     """Yield the strategies of each reward model and N; the first of equally good ones is selected.
 
     Strategies that need no probabilities come first.
     """
-    strategies: dict[tuple[str, int], dict[str, DecodedSamples]] = {}
+    strategies: dict[tuple[str, int], dict[str, DecoderChoices]] = {}
     for choices in sorted(decoded.values(), key=_needs_probabilities):
         model, setup = choices.decoder.model, choices.decoder.setup
         if model and setup.aggregate:
@@ -105,13 +105,13 @@ def _cells(decoded: Mapping[str, DecodedSamples]) -> Iterator[_Cell]:
         yield _Cell(model, size, by_name)
 
 
-def _needs_probabilities(choices: DecodedSamples) -> bool:
+def _needs_probabilities(choices: DecoderChoices) -> bool:
     """Return whether a decoder needs rewards that are probabilities."""
     return choices.decoder.setup.decoder.needs_probabilities
 
 
 def _select_strategy(
-    strategies: Mapping[str, DecodedSamples], vote: DecodedSamples, samples: Samples
+    strategies: Mapping[str, DecoderChoices], vote: DecoderChoices, samples: Samples
 ) -> SelectedStrategy:
     """Select the best strategy on each half of the problems for the other half."""
     counts_P = samples.counts_P

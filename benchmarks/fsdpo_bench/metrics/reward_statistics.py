@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from fsdpo_bench.metrics.pair_weights import pair_weights
-from fsdpo_bench.metrics.results import (
+from fsdpo_bench.metrics.result_records import (
     Calibration,
     RewardBin,
     RewardDistribution,
@@ -20,7 +20,7 @@ from fsdpo_bench.metrics.results import (
     RewardStatistics,
     StepReward,
 )
-from fsdpo_bench.metrics.samples import Samples
+from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import mean_rate, ranking_auc
 from fsdpo_data.pairs.best_worst import PairSpec

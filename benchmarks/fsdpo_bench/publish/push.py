@@ -15,7 +15,7 @@ from fsdpo_cards.benchmark import model_index
 from fsdpo_cards.pinned_names import COMMIT_PATTERN
 
 from fsdpo_bench.metrics.report_numbers import number_rows
-from fsdpo_bench.metrics.results import Results, read_results
+from fsdpo_bench.metrics.result_records import Results, read_results
 from fsdpo_bench.run_folder import RESULTS_FILE, BenchmarkEntry
 from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.core.errors import InputError

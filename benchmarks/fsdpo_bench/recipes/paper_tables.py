@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsdpo_bench.metrics.report_numbers import format_points
-from fsdpo_bench.metrics.results import Results, read_results
+from fsdpo_bench.metrics.result_records import Results, read_results
 from fsdpo_bench.recipes.recipe import Recipe, RecipeStage, measured_cost
 from fsdpo_bench.report.published import PublishedResult, published_results
 from fsdpo_bench.run_folder import RESULTS_FILE

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from fsdpo_bench.metrics.results import read_results
+from fsdpo_bench.metrics.result_records import read_results
 from fsdpo_bench.report.published import PublishedResult
 from fsdpo_bench.run_folder import RESULTS_FILE
 from fsdpo_data.core.cost import NO_COST, Cost

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fsdpo_bench.decoders.decoders import DecoderSetup
-from fsdpo_bench.metrics.decoded import MODEL_SEPARATOR, parse_decoder_name
+from fsdpo_bench.metrics.decoder_choices import MODEL_SEPARATOR, parse_decoder_name
 from fsdpo_bench.metrics.report_numbers import format_points
-from fsdpo_bench.metrics.results import Results, TaskResults
+from fsdpo_bench.metrics.result_records import Results, TaskResults
 from fsdpo_data.core.statistics import Mean
 
 _MAX_LISTED_SIZES = 2  #: Values of N that a list of decoders shows; more are a table of their own.

@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fsdpo_bench.metrics.decoded import parse_decoder_name
+from fsdpo_bench.metrics.decoder_choices import parse_decoder_name
 from fsdpo_bench.metrics.report_numbers import format_points
-from fsdpo_bench.metrics.results import Results, RewardStatistics, TaskResults
+from fsdpo_bench.metrics.result_records import Results, RewardStatistics, TaskResults
 from fsdpo_bench.report.choice_tables import listed_decoders
 from fsdpo_bench.report.published import PublishedResult, is_backbone, published_results_for
 from fsdpo_bench.report.svg import Axis, SvgDrawing, draw_panel

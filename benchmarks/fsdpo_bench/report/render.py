@@ -17,11 +17,11 @@ from fsdpo_cards.problem_list import DEFAULT_BUDGET_BYTES, ProblemList
 from fsdpo_cards.render import render
 from markupsafe import Markup
 
-from fsdpo_bench.metrics.decoded import parse_decoder_name
+from fsdpo_bench.metrics.decoder_choices import parse_decoder_name
 from fsdpo_bench.metrics.measure import Decoded
-from fsdpo_bench.metrics.pools import Pool
+from fsdpo_bench.metrics.measured_datasets import Pool
 from fsdpo_bench.metrics.report_numbers import format_points, number_rows
-from fsdpo_bench.metrics.results import Results, RewardStatistics
+from fsdpo_bench.metrics.result_records import Results, RewardStatistics
 from fsdpo_bench.report import plots
 from fsdpo_bench.report.choice_tables import choice_tables, listed_decoders
 from fsdpo_bench.report.problem_list import build_problem_list

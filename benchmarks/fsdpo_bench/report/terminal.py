@@ -14,11 +14,11 @@ from fsdpo_bench.metrics.compare import (
     pair_benchmarks,
     paired_differences,
 )
-from fsdpo_bench.metrics.decoded import LIKELY, parse_decoder_name
+from fsdpo_bench.metrics.decoder_choices import LIKELY, parse_decoder_name
 from fsdpo_bench.metrics.disagreements import VerdictComparison
-from fsdpo_bench.metrics.pools import load_pools
+from fsdpo_bench.metrics.measured_datasets import load_pools
 from fsdpo_bench.metrics.report_numbers import format_points, number_rows
-from fsdpo_bench.metrics.results import (
+from fsdpo_bench.metrics.result_records import (
     AccuracySpread,
     Results,
     TaskResults,

@@ -23,8 +23,8 @@ from fsdpo_bench.decoders.decoders import (
     parse_result_name,
 )
 from fsdpo_bench.metrics.full_solutions import read_solution_rows
-from fsdpo_bench.metrics.pools import Benchmark, Pool
-from fsdpo_bench.metrics.samples import Rewards, Samples
+from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool
+from fsdpo_bench.metrics.sample_arrays import Rewards, Samples
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import Mean, mean_rate
@@ -71,7 +71,7 @@ def parse_decoder_name(name: str) -> DecoderSetup | None:
 
 
 @dataclass(frozen=True)
-class DecodedSamples:
+class DecoderChoices:
     """What one decoder chooses on one benchmark."""
 
     decoder: DecoderName  #: The decoder.
@@ -160,7 +160,7 @@ def _subsets(size: int, n_samples: int, spec: SubsetSpec) -> np.ndarray:
     return subsets_of_size(size, random_orders(n_samples, spec.max_subsets, spec.seed))
 
 
-def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> DecodedSamples:
+def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> DecoderChoices:
     """Return the choices of a decoder, averaged over subsets of K samples.
 
     Raises:
@@ -194,7 +194,7 @@ def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> Deco
         chosen_PM = setup.decoder.distribute(samples.class_PM, reward_PM, member_RM)
     else:
         chosen_PM = _choose_from_subsets(samples, setup, reward_PM, member_RM)
-    return DecodedSamples(decoder, samples, chosen_PM)
+    return DecoderChoices(decoder, samples, chosen_PM)
 
 
 def _rewards(samples: Samples, decoder: DecoderName) -> Rewards:
@@ -230,12 +230,12 @@ def _choose_from_subsets(
     return distribute_choices(choose, len(problem_ids), member_RM)
 
 
-def decode_most_likely(benchmark: Benchmark, likelihood_PM: np.ndarray) -> DecodedSamples:
+def decode_most_likely(benchmark: Benchmark, likelihood_PM: np.ndarray) -> DecoderChoices:
     """Return the choice of the sample with the highest likelihood."""
     n_samples = benchmark.main.n_samples
     decoder = DecoderName(DecoderSetup(LIKELY, k=n_samples))
     chosen_PM = distribute_best_of_n(likelihood_PM, n_samples)
-    return DecodedSamples(decoder, benchmark.main, chosen_PM)
+    return DecoderChoices(decoder, benchmark.main, chosen_PM)
 
 
 def select_decoders(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsdpo_bench.decoders.decoders import DECODERS, SAMPLES_PART, DecoderSetup
-from fsdpo_bench.metrics.results import MeasuredDataset, MeasurementSettings
-from fsdpo_bench.metrics.samples import (
+from fsdpo_bench.metrics.result_records import MeasuredDataset, MeasurementSettings
+from fsdpo_bench.metrics.sample_arrays import (
     PlacedProblem,
     Samples,
     SolutionTable,
