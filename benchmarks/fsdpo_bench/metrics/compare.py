@@ -42,10 +42,7 @@ MEAN_TITLE = "mean"  #: Name of the mean over all compared benchmarks, in place 
 class ChangedProblem:
     """A problem that only one of two systems solves; a system is a decoder of a dataset."""
 
-    task: str  #: Name of the benchmark.
-    problem_id: str  #: Content id of the problem.
-    question: str  #: The question.
-    gold: str  #: The gold answer.
+    placed: PlacedProblem  #: The problem at its place in the benchmark.
     answer_a: str | None  #: The first system's answer.
     answer_b: str | None  #: The second system's answer.
     better: str  #: The system that solves the problem: ``a`` or ``b``.
@@ -429,10 +426,7 @@ def _changed_problems(
         gain_P = decoded.b.correct_P[pair.index_b] - decoded.a.correct_P[pair.index_a]
         return [
             ChangedProblem(
-                task=pair.name,
-                problem_id=placed.problem_id,
-                question=placed.problem.question,
-                gold=placed.problem.answer,
+                placed=placed,
                 answer_a=_chosen_answer(decoded.a, chosen_a, index_a),
                 answer_b=_chosen_answer(decoded.b, chosen_b, index_b),
                 better="a" if gain < 0 else "b",

@@ -297,14 +297,16 @@ def print_comparison(comparison: Comparison, count: int, columns: Sequence[str] 
         print_text(f"note: {note}")
     if any(paired.difference.clusters for paired in comparison.differences):
         print_text("(n): number of base problems; intervals and p-values are over base problems.")
-    for problem in comparison.changed[:count]:
-        is_a_better = problem.better == "a"
-        correct_answer = problem.answer_a if is_a_better else problem.answer_b
-        wrong_answer = problem.answer_b if is_a_better else problem.answer_a
-        question = " ".join(problem.question.split())[:_MAX_QUESTION_CHARS]
+    for changed in comparison.changed[:count]:
+        placed = changed.placed
+        is_a_better = changed.better == "a"
+        correct_answer = changed.answer_a if is_a_better else changed.answer_b
+        wrong_answer = changed.answer_b if is_a_better else changed.answer_a
+        question = " ".join(placed.problem.question.split())[:_MAX_QUESTION_CHARS]
         print_text(
-            f"{problem.task} {problem.problem_id}  only {problem.better.upper()}: gold "
-            f"{problem.gold!r}, correct {correct_answer!r}, wrong {wrong_answer!r}  {question}"
+            f"{placed.benchmark_place.name} {placed.problem_id}  only {changed.better.upper()}: "
+            f"gold {placed.problem.answer!r}, correct {correct_answer!r}, "
+            f"wrong {wrong_answer!r}  {question}"
         )
     n_changed = len(comparison.changed)
     if n_changed > count:
