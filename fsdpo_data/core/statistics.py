@@ -67,14 +67,12 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanDifference:
-    """The mean of paired differences with its interval and its p-value."""
+class MeanDifference(Mean):
+    """The mean of one or more paired differences with its interval and its p-value."""
 
     value: float  #: The mean.
-    n: int  #: Number of differences.
     ci95: Interval  #: 95 % interval of the mean.
-    p: float | None  #: Two-sided p-value of a mean of 0; None for a mean over benchmarks.
-    clusters: int | None = None  #: Number of clusters; None if the differences are independent.
+    p: float | None = None  #: Two-sided p-value of a mean of 0; None for a mean over benchmarks.
 
 
 class ClusterSums(NamedTuple):

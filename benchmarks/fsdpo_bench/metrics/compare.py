@@ -407,7 +407,6 @@ def _benchmark_means(differences: Sequence[PairedDifference]) -> list[PairedDiff
                     value=sum(values) / n_tasks,
                     n=sum(single.difference.n for single in singles),
                     ci95=macro_interval(values, intervals),
-                    p=None,
                 ),
             )
         )

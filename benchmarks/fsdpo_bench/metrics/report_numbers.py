@@ -16,7 +16,7 @@ from fsdpo_bench.metrics.result_records import TaskResults
 from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.registry import Registry
-from fsdpo_data.core.statistics import Mean, MeanDifference
+from fsdpo_data.core.statistics import Mean
 
 if TYPE_CHECKING:
     #: The value of each problem, by key of the number, such as k.
@@ -29,7 +29,7 @@ Output = Literal["terminal", "page", "markdown", "hub"]
 PASS_AT_K_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
 
 
-def format_points(mean: Mean | MeanDifference, sign: str = "") -> str:
+def format_points(mean: Mean, sign: str = "") -> str:
     """Format a mean with its interval in percent or in points: ``58.3 [54.1, 62.4]``.
 
     Args:

@@ -35,7 +35,7 @@ from fsdpo_bench.report.terminal_tables import (
     split_names,
 )
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.statistics import Mean, MeanDifference
+from fsdpo_data.core.statistics import Mean
 
 _MAX_QUESTION_CHARS = 90  #: Characters of a question in the lists of problems.
 
@@ -235,7 +235,7 @@ def _print_groups(task: TaskResults) -> None:
 
 
 def _group_rows(
-    parts: Mapping[str, Mapping[str, Mean]] | Mapping[str, Mapping[str, MeanDifference]],
+    parts: Mapping[str, Mapping[str, Mean]],
 ) -> Iterator[Sequence[str]]:
     """Yield one row per label of a group and decoder."""
     for label, by_decoder in parts.items():
