@@ -196,7 +196,7 @@ def _measure_temperature(
         "wrong_steps": sum(with_wrong_step) / n_solutions,
         "distinct": statistics.unique_solutions / n_solutions,
         "mixed": statistics.mixed_problems / n_problems,
-        "seconds": dataset.manifest.cost.seconds,
+        "seconds": dataset.manifest.cost.seconds or 0.0,
     }
 
 

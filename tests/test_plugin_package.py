@@ -164,7 +164,7 @@ def test_a_benchmark_and_a_decoder(run: Run, tmp_path: Path) -> None:
     line = ("--suite", "mine", "--engine", "parrot", "--model", "tiny", "--segmenter", "sentence")
     run("fsdpo_bench", "run", *line, "--decoder", "shortest", "--k", 2, "--out", "bench")
     results = json.loads((tmp_path / "bench/results.json").read_text())
-    assert results["tasks"]["sums"]["decoders"]["shortest@2"]["accuracy"] == 0.5
+    assert results["tasks"]["sums"]["decoders"]["shortest@2"]["accuracy"]["value"] == 0.5
     assert "shortest@2" in run("fsdpo_bench", "report", "bench")
 
 

@@ -109,13 +109,13 @@ def test_the_demo_runs_from_an_empty_directory(installed: Path, tmp_path: Path) 
     for run in runs:
         results = json.loads((run / "results.json").read_text())
         task = results["tasks"]["embedded"]
-        accuracies = {name: entry["accuracy"] for name, entry in task["decoders"].items()}
-        average = task["avg_at_k"]["8"]["accuracy"]
+        accuracies = {name: entry["accuracy"]["value"] for name, entry in task["decoders"].items()}
+        average = task["numbers"]["avg_at_k"]["8"]["value"]
         assert average < accuracies["sc@8"]
         best = "bon@8:min" if run == runs[0] else "weighted@8:min"
         assert accuracies["sc@8"] < accuracies[best]
     compared = json.loads(ran(installed / "fsdpo-bench", "diff", *runs, "--json", cwd=tmp_path))
-    lowest = {row["measure_a"]: row["ci95"][0] for row in compared["differences"]}
+    lowest = {row["measure_a"]: row["difference"]["ci95"][0] for row in compared["differences"]}
     assert lowest["greedy"] > 0 and lowest["avg@8"] > 0
 
 

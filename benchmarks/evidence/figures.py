@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib
 from fsdpo_bench.report.figure_files import save_figure
 from matplotlib.figure import Figure
-from tables import AGGREGATES, TITLES, BenchmarkResult, Cell, Measurement, value_of
+from tables import AGGREGATES, TITLES, BenchmarkResult, Cell, Measurement
 
 STYLE = {"svg.fonttype": "none", "svg.hashsalt": "evidence", "font.size": 9, "axes.axisbelow": True}
 #: Colours that also differ in lightness (Okabe & Ito).
@@ -31,7 +31,7 @@ def write_sizes(file: Path, benchmarks: Sequence[BenchmarkResult]) -> None:
 
             lines = {
                 "pass@N": (
-                    [result.task["pass_at_k"][size] for size in benchmark.sizes],
+                    [result.numbers["pass_at_k"][size] for size in benchmark.sizes],
                     "#777777",
                     ":",
                 ),
@@ -44,7 +44,7 @@ def write_sizes(file: Path, benchmarks: Sequence[BenchmarkResult]) -> None:
             }
             ends = []
             for label, (line_cells, colour, style) in lines.items():
-                values = [100 * value_of(cell) for cell in line_cells]
+                values = [100 * cell["value"] for cell in line_cells]
                 axes.plot(sizes, values, color=colour, linestyle=style, marker=".", linewidth=1.3)
                 ends.append((values[-1], label, colour))
             low, high = axes.get_ylim()
@@ -79,7 +79,7 @@ def write_models(file: Path, benchmarks: Sequence[BenchmarkResult]) -> None:
                 y = index + 0.17 * (offset - 1.5)
                 low, high = (100 * bound for bound in cell["ci95"])
                 axes.plot([low, high], [y, y], color=COLOURS[name], linewidth=1.2)
-                value = 100 * value_of(cell)
+                value = 100 * cell["value"]
                 axes.plot(value, y, MARKERS[name], color=COLOURS[name], markersize=4.5)
                 if index == 0:
                     axes.text(high + 0.15, y, name, color=COLOURS[name], va="center", fontsize=8)

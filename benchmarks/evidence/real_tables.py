@@ -31,7 +31,7 @@ from real_results import (
 )
 from real_stages import Sizes
 
-from fsdpo_data.core.statistics import mean_difference, mean_rate, student_interval
+from fsdpo_data.core.statistics import mean_difference, mean_rate
 from fsdpo_data.steps.first_error import threshold_candidates
 
 PRM_TITLES = {
@@ -247,7 +247,7 @@ def format_seed_interval(means: Sequence[float]) -> str:
     """Return Student's 95 % interval of a mean over seeds in points; – for one seed."""
     if len(means) < 2:
         return "–"
-    low, high = student_interval(means)
+    low, high = mean_difference(means).ci95
     return f"[{100 * low:+.1f}, {100 * high:+.1f}]"
 
 

@@ -35,6 +35,11 @@ class Measurement:
         return dict(task)
 
     @property
+    def numbers(self) -> Mapping[str, Mapping[str, Cell]]:
+        """The numbers of the benchmark besides the accuracies, such as ``pass_at_k``, by key."""
+        return dict(self.task["numbers"])
+
+    @property
     def models(self) -> list[str]:
         """Names of the reward models."""
         return list(self.content["rewards"])
@@ -42,7 +47,7 @@ class Measurement:
     @property
     def sizes(self) -> list[str]:
         """The values of N."""
-        return [key for key in self.task["maj_at_k"] if f"sc@{key}" in self.task["decoders"]]
+        return [key for key in self.numbers["maj_at_k"] if f"sc@{key}" in self.task["decoders"]]
 
     def rewards(self, model: str) -> Mapping[str, Any]:
         """Return the statistics of the rewards of a model."""
@@ -56,7 +61,7 @@ class Measurement:
     def accuracy(self, decoder: str, size: str, aggregate: str = "", model: str = "") -> Cell:
         """Return the accuracy of a choice; of a vote without an aggregate."""
         name = self.name(decoder, size, aggregate, model) if aggregate else f"{decoder}@{size}"
-        return dict(self.task["decoders"][name])
+        return dict(self.task["decoders"][name]["accuracy"])
 
     def ahead(self, kind: str, decoder: str, size: str, aggregate: str, model: str) -> Cell:
         """Return the difference from the vote (``vote``) or from best-of-N by ``min``."""
@@ -127,17 +132,12 @@ def corrected_p_values(benchmarks: Sequence[BenchmarkResult]) -> dict[tuple[str,
 def points(cell: Cell, sign: str = "") -> str:
     """Return a mean with its interval, in percent or in points."""
     low, high = cell["ci95"]
-    return f"{100 * value_of(cell):{sign}.1f} [{100 * low:.1f}, {100 * high:.1f}]"
-
-
-def value_of(cell: Cell) -> float:
-    """Return an accuracy or a difference."""
-    return float(cell["accuracy"] if "accuracy" in cell else cell["value"])
+    return f"{100 * cell['value']:{sign}.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def _heading(benchmark: BenchmarkResult) -> str:
     task = benchmark.result.task
-    [sample] = task["avg_at_k"].values()
+    [sample] = benchmark.result.numbers["avg_at_k"].values()
     return (
         f"== {benchmark.title}: {task['problems']} problems x {task['samples']} "
         f"samples, {task['mixed_problems']} problems with correct and incorrect samples\n"
@@ -162,7 +162,7 @@ def _baseline_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
     yield ["", *(f"N={size}" for size in benchmark.sizes)]
     result = benchmark.result
     yield ["vote", *(points(result.accuracy("sc", size)) for size in benchmark.sizes)]
-    yield ["pass@N", *(points(result.task["pass_at_k"][size]) for size in benchmark.sizes)]
+    yield ["pass@N", *(points(result.numbers["pass_at_k"][size]) for size in benchmark.sizes)]
 
 
 def _accuracy_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
@@ -170,7 +170,7 @@ def _accuracy_rows(benchmark: BenchmarkResult) -> Iterator[list[str]]:
     result = benchmark.result
     for model, decoder, aggregate in _choices(result):
         cells = (result.accuracy(decoder, size, aggregate, model) for size in benchmark.sizes)
-        values = (f"{100 * value_of(cell):.1f}" for cell in cells)
+        values = (f"{100 * cell['value']:.1f}" for cell in cells)
         yield [TITLES[model], STRATEGIES[decoder], aggregate, *values]
 
 

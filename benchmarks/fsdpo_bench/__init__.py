@@ -5,7 +5,7 @@ The package imports quickly: :func:`run` imports its dependencies when it is cal
 
 from collections.abc import Callable
 
-from fsdpo_bench.metrics.results import Results
+from fsdpo_bench.metrics.result_records import Results
 from fsdpo_bench.run_options import RunOptions
 
 __all__ = ["RunOptions", "run"]

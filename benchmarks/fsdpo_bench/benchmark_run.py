@@ -173,7 +173,16 @@ def make_run(
         record=RunRecord(
             decoders=[setup.name for setup in setups],
             parts=list(parts),
-            benchmarks={loaded.task.name: _benchmark_entry(loaded) for loaded in loaded_tasks},
+            benchmarks={
+                loaded.task.name: BenchmarkEntry(
+                    task=loaded.task,
+                    problems=len(loaded.problems),
+                    digest=loaded.digest,
+                    selected=problems_digest(loaded.ids),
+                    source=loaded.ref,
+                )
+                for loaded in loaded_tasks
+            },
         ),
         parts=parts,
         close_engines=builder.close_engines,
@@ -314,24 +323,6 @@ class _PartBuilder:
             failure_policy=self._options.failure_policy,
             keeps_engine=True,
         )
-
-
-def _benchmark_entry(loaded: LoadedTask) -> BenchmarkEntry:
-    """Return the entry of a benchmark in ``run.json``."""
-    task = loaded.task
-    return BenchmarkEntry(
-        title=task.title,
-        version=task.version,
-        rows=task.count,
-        problems=len(loaded.problems),
-        digest=loaded.digest,
-        selected=problems_digest(loaded.ids),
-        metric=task.metric,
-        tolerance=task.tolerance,
-        base_task=task.base_task,
-        spread_group=task.spread_group,
-        source=loaded.ref,
-    )
 
 
 def execute_run(run: BenchmarkRun, out: Path, *, resume: bool = False, progress: Progress) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from fsdpo_bench.tasks.description import TaskDescription
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_atomic
 from fsdpo_data.core.identity import SourceRef
@@ -19,20 +20,14 @@ RESULTS_FILE = "results.json"  #: Name of the file with the results of a run.
 
 
 class BenchmarkEntry(BaseModel):
-    """A benchmark whose problems a dataset has."""
+    """A benchmark in a run, with the problems that the datasets of the run have."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
-    title: str  #: Name in reports.
-    version: int  #: Version of the problems and their grading.
-    rows: int | None  #: Number of problems of the complete benchmark; None if unknown.
+    task: TaskDescription  #: The benchmark; its ``count`` is of the complete benchmark.
     problems: int  #: Number of problems of the run, in which an id can occur twice.
     digest: str  #: Digest of the complete benchmark.
     selected: str  #: Digest of the problems of the run.
-    metric: str = "greedy"  #: The default metric, such as ``avg@8``.
-    tolerance: float | None = None  #: Relative error of numeric answers; None for exact answers.
-    base_task: str = ""  #: Benchmark from which the problems derive; empty for none.
-    spread_group: str = ""  #: Group whose parts the reports compare; empty for none.
     source: SourceRef  #: Source of the problems.
 
 
@@ -41,7 +36,7 @@ class RunRecord(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True)
 
-    version: Literal[2] = 2  #: Version of the format.
+    version: Literal[3] = 3  #: Version of the format.
     #: Result names of the decoders, such as ``sc@5``, in the order of the results.
     decoders: Annotated[list[str], Field(min_length=1)]
     parts: list[str]  #: Names of the datasets, which are folders in the run.

@@ -178,8 +178,7 @@ def draw_study(rng: Generator, n_seeds: int, deviation: float) -> Interval:
     """Return the interval of the study: seeds of a training, each with problems of its own."""
     effects = rng.normal(0.05, deviation, (n_seeds, 1))
     values = rng.normal(effects, 0.3, (n_seeds, 96))
-    result = estimate(values, resamples=STUDY_RESAMPLES)
-    return Interval(result.low, result.high)
+    return estimate(values, resamples=STUDY_RESAMPLES).ci95
 
 
 if __name__ == "__main__":

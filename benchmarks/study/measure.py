@@ -6,11 +6,12 @@ that validation selected.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from plan import Policy, StudyQuestion
 from policies import Measurements
+
+from fsdpo_data.core.statistics import Interval, MeanDifference
 
 RESAMPLES = 10_000
 #: Measurements by arm, one entry per training seed.
@@ -18,23 +19,16 @@ Results = Mapping[str, Sequence[Measurements]]
 Rows = list[dict[str, object]]
 
 
-@dataclass(frozen=True)
-class MeanEstimate:
-    """A mean with its 95 % interval and a two-sided p-value against a mean of 0."""
-
-    value: float  #: The mean.
-    low: float  #: Lower end of the interval.
-    high: float  #: Upper end of the interval.
-    p: float  #: Bootstrap p-value.
-
-
-def estimate(value_SP: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) -> MeanEstimate:
-    """Return the mean over training seeds and problems with a bootstrap interval.
+def estimate(value_SP: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) -> MeanDifference:
+    """Return the mean over training seeds and problems with a bootstrap interval and p-value.
 
     The bootstrap draws seeds, and then problems within each seed. Each seed has test problems of
     its own, so the variance between seeds contains the variance between problems. The interval is
     therefore too wide if only the problems differ. It is too narrow if five seeds or fewer differ
     much more than their problems do; ``benchmarks/intervals/interval_coverage.py`` measures both.
+
+    The intervals of :mod:`fsdpo_data.core.statistics` have one level of independent units and
+    values in a known range. Here, the units are nested, and ``kl`` has no bounds.
 
     Args:
         value_SP: One value per seed and problem.
@@ -50,7 +44,13 @@ def estimate(value_SP: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) ->
     low, high = np.quantile(means_R, (0.025, 0.975))
     tail = min((means_R <= 0).mean(), (means_R >= 0).mean())
     p = min(1.0, 2 * max(float(tail), 1 / resamples))
-    return MeanEstimate(value=float(value_SP.mean()), low=float(low), high=float(high), p=p)
+    return MeanDifference(
+        value=float(value_SP.mean()),
+        n=value_SP.size,
+        ci95=Interval(float(low), float(high)),
+        p=p,
+        clusters=seeds,
+    )
 
 
 def stack_values(runs: Sequence[Measurements], kind: str, metric: str) -> np.ndarray:
@@ -136,9 +136,9 @@ def _setting_columns(policy: Policy) -> dict[str, object]:
     return {"lr": f"{policy.lr:g}", "beta": f"{policy.beta:g}"}
 
 
-def _estimate_columns(mean: MeanEstimate, name: str = "value") -> dict[str, object]:
+def _estimate_columns(mean: MeanDifference, name: str = "value") -> dict[str, object]:
     return {
         name: f"{mean.value:.2f}",
-        f"{name} low": f"{mean.low:.2f}",
-        f"{name} high": f"{mean.high:.2f}",
+        f"{name} low": f"{mean.ci95.low:.2f}",
+        f"{name} high": f"{mean.ci95.high:.2f}",
     }

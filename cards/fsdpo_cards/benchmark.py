@@ -75,15 +75,16 @@ def _sample_counts(decoders: Iterable[str]) -> Iterator[str]:
 
 def _has_cost(cost: Mapping[str, Any]) -> bool:
     """Return whether a cost says something; recorded responses may have none."""
-    return bool(cost["tokens"] not in (0, "unknown") or cost["prm_calls"])
+    return bool(cost["tokens"] or cost["prm_calls"])
 
 
 def _accuracy_rows(results: Results) -> Iterator[tuple[str, int]]:
     """Yield (task and decoder, accuracy in percent) for the plot."""
     for task in results["tasks"].values():
         for decoder, decoder_results in task["decoders"].items():
-            if decoder_results["accuracy"] is not None:
-                yield f"{task['title']} {decoder}", round(100 * decoder_results["accuracy"])
+            accuracy = decoder_results["accuracy"]["value"]
+            if accuracy is not None:
+                yield f"{task['title']} {decoder}", round(100 * accuracy)
 
 
 def model_index(results: Results) -> Iterator[Any]:
@@ -97,7 +98,8 @@ def model_index(results: Results) -> Iterator[Any]:
         revision = source["revision"]
         repo, _, config = source["name"].partition(":")
         for decoder, decoder_results in task["decoders"].items():
-            if decoder_results["accuracy"] is None:
+            accuracy = decoder_results["accuracy"]
+            if accuracy["value"] is None:
                 continue
             yield EvalResult(
                 task_type="text-generation",
@@ -109,10 +111,10 @@ def model_index(results: Results) -> Iterator[Any]:
                 dataset_revision=revision if COMMIT_PATTERN.fullmatch(revision) else None,
                 metric_type="accuracy",
                 metric_name=f"accuracy, {decoder}",
-                metric_value=round(100 * decoder_results["accuracy"], 2),
+                metric_value=round(100 * accuracy["value"], 2),
                 metric_args={
                     "decoder": decoder,
-                    "n": decoder_results["n"],
-                    "ci95": [round(100 * bound, 2) for bound in decoder_results["ci95"]],
+                    "n": accuracy["n"],
+                    "ci95": [round(100 * bound, 2) for bound in accuracy["ci95"]],
                 },
             )

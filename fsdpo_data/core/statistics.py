@@ -3,8 +3,10 @@
 There is one interval for each kind of number:
 
 - :func:`wilson_interval` for means of values in [0, 1], such as accuracy, pass@k and ranking AUC;
-- :func:`student_interval` for differences of such means, over problems or over training seeds;
-- :func:`bootstrap_interval` for statistics that are not means, such as F1, a pooled AUC and kappa.
+- Student's interval in :func:`mean_difference`, for differences of such means over problems or over
+  training seeds;
+- :func:`bootstrap_interval` for statistics that are not means, such as F1, a pooled AUC and kappa;
+- :func:`macro_interval` for a mean of several such numbers with equal weights.
 
 All intervals have a confidence of 95 %, and all functions are deterministic. Problems that share a
 base problem, and samples of one problem, form a cluster. Clusters are the independent units.
@@ -50,6 +52,11 @@ class Mean:
     ci95: Interval | None  #: 95 % interval of the mean; None without values.
     clusters: int | None = None  #: Number of clusters; None if the values are independent.
 
+    @property
+    def total(self) -> float:
+        """Sum of the values, such as the number of correct answers; 0 without values."""
+        return 0.0 if self.value is None else self.value * self.n
+
     def round(self, digits: int) -> Mean:
         """Return the mean with a rounded value and interval, for files."""
         return replace(
@@ -60,14 +67,12 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanDifference:
-    """The mean of paired differences with its interval and its p-value."""
+class MeanDifference(Mean):
+    """The mean of one or more paired differences with its interval and its p-value."""
 
     value: float  #: The mean.
-    n: int  #: Number of differences.
     ci95: Interval  #: 95 % interval of the mean.
-    p: float  #: Two-sided p-value of a mean of 0.
-    clusters: int | None = None  #: Number of clusters; None if the differences are independent.
+    p: float | None = None  #: Two-sided p-value of a mean of 0; None for a mean over benchmarks.
 
 
 class ClusterSums(NamedTuple):
@@ -203,46 +208,30 @@ def macro_interval(values: Sequence[float], intervals: Sequence[Interval]) -> In
 def mean_difference(
     differences_N: ArrayLike, clusters_N: Sequence[Hashable] | None = None
 ) -> MeanDifference:
-    """Return the mean of paired differences, with the interval of :func:`student_interval`.
+    """Return the mean of paired differences in [-1, 1], with Student's interval (Student 1908).
 
-    The p-value is of Student's t test, over clusters.
+    The p-value is of Student's t test, over clusters. If all clusters have the same mean, the
+    interval would have no width. Half an imagined cluster at each end of [-1, 1] then gives it one.
 
     Args:
         differences_N: Differences of values in [0, 1], such as of two accuracies of a problem.
-        clusters_N: The cluster of each difference; None if the differences are independent.
+        clusters_N: The cluster of each difference; None if the differences are independent. A
+            cluster is a problem, several problems with one base problem, or a training seed.
     """
-    from scipy.special import stdtr
+    from scipy.special import stdtr, stdtrit
 
     sums = sum_clusters(differences_N, clusters_N)
     mean, error = _mean_difference_and_error(sums)
     n_clusters = len(sums.counts_G)
+    freedom = max(1, n_clusters - 1)
+    half_width = float(stdtrit(freedom, 0.975)) * error
     return MeanDifference(
         value=mean,
         n=int(sums.counts_G.sum()),
-        ci95=student_interval(*sums),
-        p=float(2 * stdtr(max(1, n_clusters - 1), -abs(mean) / error)),
+        ci95=Interval(max(-1.0, mean - half_width), min(1.0, mean + half_width)),
+        p=float(2 * stdtr(freedom, -abs(mean) / error)),
         clusters=None if clusters_N is None else n_clusters,
     )
-
-
-def student_interval(totals_G: ArrayLike, counts_G: ArrayLike | None = None) -> Interval:
-    """Return Student's interval of a mean of differences in [-1, 1] (Student 1908).
-
-    If all clusters have the same mean, the interval would have no width. Half an imagined cluster
-    at each end of [-1, 1] then gives it one.
-
-    Args:
-        totals_G: Sum of the differences of each cluster. A cluster is a problem, several problems
-            with one base problem, or a training seed.
-        counts_G: Number of differences of each cluster; None for one each.
-    """
-    from scipy.special import stdtrit
-
-    totals_G = np.asarray(totals_G, dtype=float)
-    counts_G = np.ones(len(totals_G)) if counts_G is None else np.asarray(counts_G, dtype=float)
-    mean, error = _mean_difference_and_error(ClusterSums(totals_G, counts_G))
-    half_width = float(stdtrit(max(1, len(totals_G) - 1), 0.975)) * error
-    return Interval(max(-1.0, mean - half_width), min(1.0, mean + half_width))
 
 
 def _mean_difference_and_error(sums: ClusterSums) -> tuple[float, float]:

@@ -52,8 +52,8 @@ def test_the_card_metadata_equal_the_results(results: dict[str, Any]) -> None:
     }
     for entry in eval_results:
         share = shares.pop((entry.dataset_name, entry.metric_args["decoder"]))
-        assert entry.metric_value == pytest.approx(100 * share["accuracy"], abs=0.005)
-        assert entry.metric_args["n"] == share["n"]
+        assert entry.metric_value == pytest.approx(100 * share["accuracy"]["value"], abs=0.005)
+        assert entry.metric_args["n"] == share["accuracy"]["n"]
         assert entry.dataset_revision == "c" * 40
     assert not shares
 
@@ -63,7 +63,8 @@ def test_the_card_names_every_limitation(results: dict[str, Any]) -> None:
     assert "- MATH was measured on 20 of its 23 problems." in card
     assert "- OCW accepts numbers within 1 % of the gold answer." in card
     greedy = results["tasks"]["math"]["decoders"]["greedy"]
-    accuracy, correct = 100 * greedy["accuracy"], greedy["correct"]
+    accuracy = 100 * greedy["accuracy"]["value"]
+    correct = int(greedy["outcomes"]["correct"])
     row = rf"^\| MATH \| greedy \| {accuracy:.1f} %  \[.*\] \| {correct} \| 20 \|$"
     assert re.search(row, card, re.M)
     assert card.count("\n| mean of ") == 5

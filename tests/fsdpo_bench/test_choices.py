@@ -12,6 +12,7 @@ from fsdpo_bench.decoders.choices import (
     best_of_n,
     distribute_best_of_n,
     distribute_vote,
+    expected_values,
     pass_at_k,
     random_orders,
     subsets_of_size,
@@ -26,18 +27,20 @@ SIZES = range(1, SAMPLES + 1)
 def test_an_accuracy_is_at_most_1() -> None:
     is_correct = np.ones((1, 64), dtype=bool)
     for size in range(1, 65):
-        [accuracy] = distribute_best_of_n(np.zeros((1, 64)), size).expected_P(is_correct)
+        [accuracy] = expected_values(distribute_best_of_n(np.zeros((1, 64)), size), is_correct)
         assert accuracy <= 1 and accuracy == pytest.approx(1)
 
 
-def test_a_distribution_adds_up_to_1() -> None:
+def test_a_distribution_adds_up_to_1_where_every_subset_has_an_answer() -> None:
     rng = np.random.default_rng(0)
     class_PM = rng.integers(NO_ANSWER, 2, (20, SAMPLES))
     class_PM[0] = NO_ANSWER
+    class_PM[1] = 0
     member_RM = subsets_of_size(2, random_orders(SAMPLES, 14, seed=0))
-    chosen_PM, nothing_P = distribute_vote(class_PM, member_RM)
-    assert chosen_PM.sum(axis=1) + nothing_P == pytest.approx(1)
-    assert nothing_P[0] == 1 and 0 < nothing_P.sum() < 20
+    chosen_PM = distribute_vote(class_PM, member_RM)
+    has_answer_PR = (class_PM != NO_ANSWER) @ member_RM.T
+    assert chosen_PM.sum(axis=1) == pytest.approx(has_answer_PR.mean(axis=1))
+    assert chosen_PM[0].sum() == 0 and chosen_PM[1].sum() == pytest.approx(1)
 
 
 def test_ties_and_missing_answers() -> None:

@@ -24,10 +24,10 @@ from bench_runs import (
     write_run,
 )
 from fsdpo_bench.decoders.decoders import DECODERS, Candidates, Decoder
-from fsdpo_bench.metrics.decoded import SubsetSpec
-from fsdpo_bench.metrics.pools import load_pools
+from fsdpo_bench.metrics.decoder_choices import SubsetSpec
+from fsdpo_bench.metrics.measured_datasets import load_pools
 from fsdpo_bench.metrics.reranking import select_by_fold
-from fsdpo_bench.metrics.results import Results, TaskResults
+from fsdpo_bench.metrics.result_records import Results, TaskResults
 from fsdpo_bench.metrics.reward_statistics import reward_quality
 from fsdpo_bench.report.choice_tables import choice_tables
 from fsdpo_bench.run_folder import RunRecord, write_run_record
@@ -117,10 +117,10 @@ def test_an_accuracy_is_the_mean_over_all_subsets(tmp_path: Path, name: str) -> 
 
         result = task.decoders[f"sc@{size}" if name == "sc" else f"{name}@{size}:{agg}"]
         expected = fmean(subset_mean(group, size, choose) for group in groups)
-        assert result.accuracy == pytest.approx(expected, abs=1e-6)
+        assert result.accuracy.value == pytest.approx(expected)
         bound = fmean(subset_mean(g, size, choose, ("correct", "undecided")) for g in groups)
-        upper_bound = result.upper_bound or result
-        assert upper_bound.accuracy == pytest.approx(bound, abs=1e-6)
+        upper_bound = result.upper_bound or result.accuracy
+        assert upper_bound.value == pytest.approx(bound)
         assert sum(result.outcomes.values()) == pytest.approx(12)
 
 
@@ -135,7 +135,7 @@ def test_random_subsets_are_paired_and_all_samples_give_the_choice(tmp_path: Pat
         for group in groups
         if (i := vote_by_hand(group, [1.0] * SAMPLES)) is not None
     )
-    assert few.decoders["sc@5"].correct == right
+    assert few.decoders["sc@5"].accuracy.total == pytest.approx(right)
 
 
 def test_a_decoder_of_a_plugin_chooses_from_every_subset(
@@ -177,13 +177,13 @@ def test_undecided_and_timed_out_answers_are_wrong_with_an_upper_bound(tmp_path:
     rows = [row for p, o in zip(problems, outcomes, strict=True) for row in make_solutions(p, o)]
     task = only_task(measure_paths(write_dataset(tmp_path / "d", problems, rows)))
     first = task.decoders["first"]
-    assert (first.correct, first.n, first.accuracy) == (1, 4, 0.25)
+    assert (first.accuracy.total, first.accuracy.n, first.accuracy.value) == (1, 4, 0.25)
     assert first.outcomes == {
         **dict.fromkeys(("correct", "gold_unparsed", "incorrect", "timed_out", "undecided"), 1)
     }
-    assert first.upper_bound is not None and first.upper_bound.correct == 3
-    assert first.ci95 == pytest.approx(wilson_interval([1, 0, 0, 0]), abs=1e-6)
-    assert task.numbers["avg_at_k"]["2"].accuracy == 0.25
+    assert first.upper_bound is not None and first.upper_bound.total == 3
+    assert first.accuracy.ci95 == pytest.approx(wilson_interval([1, 0, 0, 0]))
+    assert task.numbers["avg_at_k"]["2"].value == 0.25
     assert task.numbers["pass_at_k"]["2"].n == 4
     assert task.decoders["sc@2"].outcomes["gold_unparsed"] == 1
 
@@ -193,7 +193,7 @@ def test_a_vote_without_answers_counts_as_no_answer(tmp_path: Path) -> None:
     rows = make_solutions(problem, "nn")
     task = only_task(measure_paths(write_dataset(tmp_path / "d", [problem], rows)))
     assert task.decoders["sc@2"].outcomes == {"no_answer": 1}
-    assert task.decoders["sc@2"].accuracy == 0
+    assert task.decoders["sc@2"].accuracy.value == 0
 
 
 def test_accuracy_without_tolerance_and_without_the_judge(tmp_path: Path) -> None:
@@ -210,10 +210,11 @@ def test_accuracy_without_tolerance_and_without_the_judge(tmp_path: Path) -> Non
     task = only_task(measure_paths(write_dataset(tmp_path / "d", problems, rows)))
     [result] = task.decoders.values()
     assert list(task.decoders) == ["greedy"]
-    assert result.correct == 3 and result.strict is not None and result.strict.correct == 2
-    assert result.without_judge is not None and result.without_judge.correct == 2
+    assert result.accuracy.total == 3
+    assert result.strict is not None and result.strict.total == 2
+    assert result.without_judge is not None and result.without_judge.total == 2
     assert result.upper_bound_without_judge is not None
-    assert result.upper_bound_without_judge.correct == 4
+    assert result.upper_bound_without_judge.total == 4
 
 
 # Numbers
@@ -228,10 +229,11 @@ def test_samples_give_avg_pass_and_maj_at_k(tmp_path: Path) -> None:
     ]
     task = only_task(measure_paths(write_dataset(tmp_path / "d", problems, rows)))
     numbers = task.numbers
-    assert numbers["avg_at_k"]["4"].accuracy == pytest.approx(5 / 12, abs=1e-6)
-    passes = {k: numbers["pass_at_k"][k].accuracy for k in ("1", "2", "4")}
-    assert passes == pytest.approx({"1": 5 / 12, "2": 1.5 / 3, "4": 2 / 3}, abs=1e-6)
-    assert numbers["maj_at_k"]["4"].correct == task.decoders["sc@4"].correct == 1
+    assert numbers["avg_at_k"]["4"].value == pytest.approx(5 / 12)
+    passes = {k: numbers["pass_at_k"][k].value for k in ("1", "2", "4")}
+    assert passes == pytest.approx({"1": 5 / 12, "2": 1.5 / 3, "4": 2 / 3})
+    assert numbers["maj_at_k"]["4"] == task.decoders["sc@4"].accuracy
+    assert numbers["maj_at_k"]["4"].total == 1
     assert (task.samples, task.mixed_problems) == (4, 1)
 
 
@@ -249,7 +251,7 @@ def test_cost_is_of_k_samples_or_of_a_search(tmp_path: Path) -> None:
     problem = make_problem(1)
     rows = make_solutions(problem, "cc", n_tokens=[None, 3])
     unknown = measure_paths(write_dataset(tmp_path / "d", [problem], rows))
-    assert unknown.cost["sc@2"].tokens == unknown.cost["first"].tokens == "unknown"
+    assert unknown.cost["sc@2"].tokens is unknown.cost["first"].tokens is None
 
 
 # Places in benchmarks
@@ -266,9 +268,9 @@ def test_a_problem_counts_at_each_of_its_places(tmp_path: Path) -> None:
     rows = [*make_solutions(problems[0], "c"), *make_solutions(problems[1], "i")]
     tasks = measure_paths(write_dataset(tmp_path / "d", problems, rows)).tasks
     assert {name: task.problems for name, task in tasks.items()} == {"a": 3, "b": 1}
-    assert tasks["a"].decoders["greedy"].accuracy == pytest.approx(2 / 3, abs=1e-6)
+    assert tasks["a"].decoders["greedy"].accuracy.value == pytest.approx(2 / 3)
     levels = tasks["a"].groups["level"]
-    assert {label: part["greedy"].accuracy for label, part in levels.items()} == {"1": 1, "2": 0.5}
+    assert {label: part["greedy"].value for label, part in levels.items()} == {"1": 1, "2": 0.5}
     assert tasks["b"].groups == {}
 
 
@@ -299,7 +301,7 @@ def test_problems_with_fewer_samples_are_left_out(tmp_path: Path) -> None:
         measure_paths(write_dataset(tmp_path / "d", [*problems, make_problem(9)], rows))
     )
     assert (task.problems, task.samples, task.left_out) == (3, 3, 1)
-    assert task.numbers["avg_at_k"]["3"].accuracy == pytest.approx(2 / 9, abs=1e-6)
+    assert task.numbers["avg_at_k"]["3"].value == pytest.approx(2 / 9)
 
 
 def test_groups_spread_drops_and_suites(tmp_path: Path) -> None:
@@ -326,13 +328,14 @@ def test_groups_spread_drops_and_suites(tmp_path: Path) -> None:
     results = measure_paths(run)
     task = results.tasks["derived"]
     drops = {
-        kind: by_decoder["greedy"].drop for kind, by_decoder in task.accuracy_drops["kind"].items()
+        kind: by_decoder["greedy"].value for kind, by_decoder in task.accuracy_drops["kind"].items()
     }
     assert drops == {"x": 0.5, "y": 1.0}
     spread = task.group_spread["greedy"]
     assert (spread.parts, spread.mean, spread.lowest, spread.highest) == (2, 0.25, 0, 0.5)
-    assert task.decoders["greedy"].clusters == 2
-    assert results.suites["this run"].decoders["greedy"].accuracy == pytest.approx((1 + 0.25) / 2)
+    assert task.decoders["greedy"].accuracy.clusters == 2
+    mean = results.suites["this run"].accuracies["greedy"]
+    assert mean.value == pytest.approx((1 + 0.25) / 2)
     suite = measure_paths(write_run(tmp_path / "suite", dict.fromkeys(suites()["in-domain"], 3)))
     assert list(suite.suites) == ["in-domain"]
 
@@ -363,12 +366,12 @@ def test_two_reward_models_on_the_same_samples(pools: list[Path]) -> None:
     results = measure_paths(*pools, gammas=[2])
     task = only_task(results)
     for name in AGGREGATES:
-        assert task.decoders[f"bon@3:{name} by good"].accuracy == 1
-        assert task.decoders[f"bon@3:{name} by bad"].accuracy == 0
+        assert task.decoders[f"bon@3:{name} by good"].accuracy.value == 1
+        assert task.decoders[f"bon@3:{name} by bad"].accuracy.value == 0
         assert task.ahead_of_vote[f"bon@3:{name} by bad"].value == -1
         assert results.rewards["good"].ranking_auc[name].value == 1
-    assert task.decoders["weighted@3:mean by bad"].accuracy == 0
-    assert task.decoders["sc@3"].accuracy == 1
+    assert task.decoders["weighted@3:mean by bad"].accuracy.value == 0
+    assert task.decoders["sc@3"].accuracy.value == 1
     # Of two samples with different answers, the vote takes the first, which is wrong.
     difference = task.ahead_of_vote["bon@2:min by good"]
     expected = mean_difference([2 / 3] * 8)
@@ -465,11 +468,12 @@ def test_rewards_are_compared_with_outcomes(tmp_path: Path) -> None:
     rewards = results.rewards["prm"]
     assert rewards.solutions == 240
     bins = rewards.calibration.bins
-    assert sum(entry.steps for entry in bins) == 480
-    assert bins[0].correct < 0.3 < 0.7 < bins[-1].correct
+    assert sum(entry.correct.n for entry in bins) == 480
+    assert (bins[0].correct.value or 0) < 0.3 < 0.7 < (bins[-1].correct.value or 0)
     for entry in bins:
         assert entry.low <= entry.reward <= entry.high
-        assert entry.ci95.low <= entry.correct <= entry.ci95.high
+        assert entry.correct.ci95 is not None and entry.correct.value is not None
+        assert entry.correct.ci95.low <= entry.correct.value <= entry.correct.ci95.high
     assert sum(rewards.distribution.correct) == rewards.correct
     assert sum(rewards.distribution.wrong) == 240 - rewards.correct
     ranking = rewards.ranking_auc["mean"].value

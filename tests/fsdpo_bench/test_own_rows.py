@@ -123,7 +123,7 @@ def test_subjects_levels_and_metric_of_a_file_are_options_of_run(tmp_path: Path)
     )
     run = prepare_run(options)
     assert run.record.decoders == ["first", "sc@2"]
-    assert run.record.benchmarks["my"].metric == "avg@2"
+    assert run.record.benchmarks["my"].task.metric == "avg@2"
     problem_places = [
         benchmark_places(p.metadata)[0] for p in run.parts["samples"].job.source.problems
     ]

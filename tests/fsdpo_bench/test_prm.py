@@ -13,19 +13,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bench_runs import make_problem, make_solution
 from fakes import FixedSampler, TableScorer
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.cli.printing import print_prm
+from fsdpo_bench.metrics.full_solutions import SolvedProblem
 from fsdpo_bench.prm.dataset_report import (
-    ScoredSolution,
     best_of_n_curves,
     dataset_report,
     load_measurable,
     load_scored,
     ranking_aucs,
     step_separation,
+    true_first_error,
 )
-from fsdpo_bench.prm.measure import PrmMeasurements, PrmOptions, measure_prm
+from fsdpo_bench.prm.measure_prm import PrmMeasurements, PrmOptions, measure_prm
 from fsdpo_bench.prm.processbench import (
     FirstErrorExample,
     LabelledRewards,
@@ -204,8 +206,19 @@ def test_ids_with_half_a_surrogate_pair_are_hashed(tmp_path: Path) -> None:
     assert measure_first_errors(examples, [[0.4], [0.6]] * 2, 0.5).f1 == 1
 
 
-def solution(problem: str, rewards: list[float], right: bool, wrong: int | None) -> ScoredSolution:
-    return ScoredSolution(problem, "q", "p", ["s"] * len(rewards), rewards, right, wrong)
+def solution(name: str, rewards: list[float], right: bool, wrong: int | None) -> SolvedProblem:
+    """Return a scored solution; ``wrong`` is -1 without step labels."""
+    labels = [1.0 if wrong is None or index < wrong else 0.0 for index in range(len(rewards))]
+    problem = make_problem(0)
+    row = make_solution(
+        problem,
+        0,
+        "correct" if right else "incorrect",
+        completions=["s"] * len(rewards),
+        step_rewards=rewards,
+        step_labels=None if wrong == -1 else labels,
+    )
+    return SolvedProblem(problem, replace(row, problem_id=name))
 
 
 def test_step_truth_compares_rewards_before_and_after_the_error() -> None:
@@ -295,9 +308,9 @@ def test_imported_step_labels_measure_the_separation_of_steps(
     import_dataset(source, get_step_label_format("prm800k"), tmp_path / "imported")
     with pytest.raises(InputError, match=r"has no step rewards\. Score it"):
         load_scored(tmp_path / "imported")
-    [solution, *_] = load_measurable(tmp_path / "imported")
-    assert solution.first_wrong_step == 2 and solution.is_correct is None
-    scorer = TableScorer({"".join(solution.steps): [0.9, 0.8, 0.1]})
+    [entry, *_] = load_measurable(tmp_path / "imported")
+    assert true_first_error(entry) == 2 and entry.solution.outcome == "ungraded"
+    scorer = TableScorer({entry.solution.text: [0.9, 0.8, 0.1]})
     stage = ScoreStage(reward_model(scorer.model, lambda: scorer))
     derive_dataset(tmp_path / "imported", tmp_path / "scored", [stage], progress=LineProgress())
     report = measure_prm(PrmOptions(data=tmp_path / "scored"), LineProgress()).dataset
@@ -308,7 +321,7 @@ def test_imported_step_labels_measure_the_separation_of_steps(
     assert "reward before minus after the error" in output and "best-of-N" not in output
     with pytest.raises(InputError, match="no graded solutions, so best-of-N is unknown"):
         measure_prm(PrmOptions(data=tmp_path / "scored", k=[2]), LineProgress())
-    monkeypatch.setattr("fsdpo_bench.prm.measure._load_model", lambda *_: pytest.fail("loaded"))
+    monkeypatch.setattr("fsdpo_bench.prm.measure_prm._load_model", lambda *_: pytest.fail("loaded"))
     options = PrmOptions(data=tmp_path / "imported", likelihood="tiny", k=[2])
     with pytest.raises(InputError, match="no graded solutions, so best-of-N is unknown"):
         measure_prm(options, LineProgress())
@@ -420,7 +433,7 @@ def test_a_score_names_its_protocol(
     ]
     if "tune_on" in protocol:
         protocol = {"tune_on": tmp_path / protocol["tune_on"]}
-    monkeypatch.setattr("fsdpo_bench.prm.measure._load_model", lambda *_: RewardInText())
+    monkeypatch.setattr("fsdpo_bench.prm.measure_prm._load_model", lambda *_: RewardInText())
     options = PrmOptions(likelihood="fake", template="problem", processbench=files, **protocol)
     scores = measure_prm(options, LineProgress()).processbench
     assert tuple(score.f1 for score in scores.values()) == f1
@@ -450,7 +463,7 @@ def test_a_threshold_of_another_file_is_applied_unchanged(
     ]  # a right solution with a low reward: 0.3 is the best threshold
     tuning.write_text(json.dumps(rows))
     other = write_first_errors(tmp_path / "math.json", "0.6")
-    monkeypatch.setattr("fsdpo_bench.prm.measure._load_model", lambda *_: RewardInText())
+    monkeypatch.setattr("fsdpo_bench.prm.measure_prm._load_model", lambda *_: RewardInText())
     options = PrmOptions(
         likelihood="fake", template="problem", processbench=[other], tune_on=tuning
     )
@@ -565,7 +578,7 @@ def test_a_trained_prm_has_its_template(tmp_path: Path, monkeypatch: pytest.Monk
             prompts.extend(item.prompt for item in items)
             return super().score(items)
 
-    monkeypatch.setattr("fsdpo_bench.prm.measure._load_model", lambda *_: PromptScorer())
+    monkeypatch.setattr("fsdpo_bench.prm.measure_prm._load_model", lambda *_: PromptScorer())
     file = write_first_errors(tmp_path / "rows.json", "0.2")
     for options in ({"prm": str(prm)}, {"likelihood": str(prm)}):
         [scores] = measure_prm(

@@ -39,7 +39,7 @@ Do not touch.
 def make_run(folder: Path, **changes: Any) -> Path:
     """Write a run of all GSM8K problems of the Hub and the first problems of MATH."""
     source = SourceRef("openai/gsm8k:main", COMMIT, "test")
-    entry = make_entry("gsm8k", 20, **{"rows": 20, "source": source, **changes})
+    entry = make_entry("gsm8k", 20, **{"count": 20, "source": source, **changes})
     run = write_run(folder, {"gsm8k": 20, "math": 10}, entries={"gsm8k": entry})
     report_run(run)
     return run
@@ -86,7 +86,7 @@ def test_results_are_added_to_the_repository_of_the_model(hub: HubServer, tmp_pa
     ]
     greedy = entries_by_path[".eval_results/gsm8k-greedy.yaml"]
     results = json.loads((run / "results.json").read_text())
-    right = results["tasks"]["gsm8k"]["decoders"]["greedy"]["correct"]
+    right = results["tasks"]["gsm8k"]["decoders"]["greedy"]["outcomes"]["correct"]
     assert greedy.value == pytest.approx(100 * right / 20)
     assert (greedy.dataset_id, greedy.task_id) == ("openai/gsm8k", "gsm8k")
     assert greedy.dataset_revision == COMMIT and re.fullmatch(r"\d{4}-\d\d-\d\d", greedy.date)
@@ -144,7 +144,7 @@ def test_a_local_file_with_the_same_digest_counts_as_the_hub_dataset(tmp_path: P
 @pytest.mark.parametrize(
     ("changes", "name", "message"),
     [
-        ({"rows": 1319}, "o/m", "gsm8k: 20 of its 1,319 problems"),
+        ({"count": 1319}, "o/m", "gsm8k: 20 of its 1,319 problems"),
         ({"source": SourceRef("my", "1", "")}, "o/m", "no dataset on the Hub"),
         ({}, "o/m@v1", "is not a repository name"),
     ],

@@ -263,16 +263,14 @@ def test_the_papers_tables_show_our_results_and_what_has_not_run(tmp_path: Path)
     assert {cell.ours for cell in cells.values()} == {""}
 
     def task_results(correct: int, problems: int, count: int) -> dict[str, Any]:
+        value = correct / problems
         greedy = {
-            "correct": correct,
-            "n": problems,
-            "accuracy": correct / problems,
-            "ci95": [0.5, 0.75],
-            "clusters": None,
+            "accuracy": {"value": value, "n": problems, "ci95": [0.5, 0.75], "clusters": None},
             "outcomes": {"correct": correct},
             "cost": {"tokens": 1, "prm_calls": 0},
         }
-        empty: dict[str, Any] = {"groups": {}, "group_spread": {}, "accuracy_drops": {}}
+        names = ("numbers", "groups", "group_spread", "accuracy_drops")
+        empty: dict[str, Any] = {name: {} for name in names}
         sizes = {"problems": problems, "task_problems": count, "samples": 1, "mixed_problems": 0}
         return {"title": "T", **sizes, "decoders": {"greedy": greedy}, **empty}
 

@@ -25,12 +25,12 @@ from bench_runs import (
     write_run,
 )
 from fsdpo_bench.cli.app import app
-from fsdpo_bench.metrics.decoded import DecodedSamples
+from fsdpo_bench.metrics.decoder_choices import DecoderChoices
 from fsdpo_bench.metrics.disagreements import RECORDED_COLUMN
 from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS, ReportNumber, number_rows
-from fsdpo_bench.metrics.results import Results, read_results
-from fsdpo_bench.metrics.samples import Samples
+from fsdpo_bench.metrics.result_records import Results, read_results
+from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_bench.report.plots import _space_out
 from fsdpo_bench.report.problem_list import build_problem_list, explain_outcome
 from fsdpo_bench.report.render import render_html
@@ -95,10 +95,10 @@ def test_a_run_gets_files_that_agree_and_are_the_same_again(tmp_path: Path) -> N
     run = write_run(tmp_path / "run", TASKS)
     results = report_run(run)
     assert read_results(run / "results.json") == results
-    greedy = results.tasks["math"].decoders["greedy"]
-    assert greedy.accuracy is not None and greedy.ci95 is not None
+    greedy = results.tasks["math"].accuracies["greedy"]
+    assert greedy.value is not None and greedy.ci95 is not None
     low, high = greedy.ci95
-    accuracy_text = f"{100 * greedy.accuracy:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    accuracy_text = f"{100 * greedy.value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
     names = ("results.json", "report.md", "report.html", "README.md")
     for name in names[1:3]:
         assert accuracy_text in (run / name).read_text(encoding="utf-8")
@@ -119,18 +119,19 @@ def test_the_run_section_has_the_settings_of_the_datasets(tmp_path: Path) -> Non
     manifest = json.loads((run / "samples/manifest.json").read_text())
     assert settings["datasets"]["samples"]["digest"] == manifest["digest"]
     assert settings["reward_models"]["prm"]["prm"]["name"] == "prm"
-    assert settings["benchmarks"]["math"]["rows"] == 6 and settings["decoders"][0] == "greedy"
+    assert settings["benchmarks"]["math"]["task"]["count"] == 6
+    assert settings["decoders"][0] == "greedy"
 
 
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("version",), 1),
-        (("tasks", "math", "decoders", "greedy", "accuracy"), "high"),
+        (("version",), 2),
+        (("tasks", "math", "decoders", "greedy", "accuracy", "value"), "high"),
         (("tasks", "math", "decoders", "greedy", "cost", "tokens"), "many"),
-        (("tasks", "math", "pass_at_k", "1", "n"), None),
+        (("tasks", "math", "numbers", "pass_at_k", "1", "n"), None),
         (("rewards", "prm", "ranking_auc", "min", "n"), "x"),
-        (("rewards", "prm", "calibration", "bins", 0, "from"), None),
+        (("rewards", "prm", "calibration", "bins", 0, "low"), None),
         (("run", "grade", "grader"), 3),
     ],
 )
@@ -147,7 +148,7 @@ def test_invalid_results_are_refused(
     with pytest.raises(InputError, match=r"results\.json: expected results"):
         read_results(tmp_path / "results.json")
     with pytest.raises(ValidationError, match="frozen"):
-        results.version = 2  # type: ignore[misc]
+        results.version = 3  # type: ignore[misc]
     assert Results.model_validate_json(results.to_text()) == results
 
 
@@ -158,7 +159,7 @@ def test_a_registered_number_is_in_the_results_and_in_every_output(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def all_correct(samples: Samples, decoded: Any) -> dict[str, Any]:
-        assert all(isinstance(choices, DecodedSamples) for choices in decoded.values())
+        assert all(isinstance(choices, DecoderChoices) for choices in decoded.values())
         return {"4": samples.is_correct_PM.all(axis=1).astype(float)}
 
     monkeypatch.setattr(NUMBERS, "data", dict(NUMBERS.items()))
@@ -167,7 +168,7 @@ def test_a_registered_number_is_in_the_results_and_in_every_output(
             name="solved_by_all_at_k",
             title="solved-by-all@{key}",
             compute=all_correct,
-            format=lambda result: f"{result.correct:g} of {result.n} problems",
+            format=lambda mean: f"{mean.total:g} of {mean.n} problems",
         )
     )
     run = write_run(tmp_path / "run", {"gsm8k": 30}, chance=0.8)
@@ -180,7 +181,7 @@ def test_a_registered_number_is_in_the_results_and_in_every_output(
     [benchmark] = load_pool(run).benchmarks.values()
     solved = int(np.all(benchmark.main.outcome_PM == "correct", axis=1).sum())
     text = f"{solved} of 30 problems"
-    assert solved and row.text == text and row.result.ci95 is not None
+    assert solved and row.text == text and row.mean.ci95 is not None
     assert f"| GSM8K | solved-by-all@4 | {text} | 30 |" in (run / "report.md").read_text()
     page = (run / "report.html").read_text()
     assert f'<td>solved-by-all@4</td><td class="n">{text}</td>' in page
@@ -428,10 +429,8 @@ def test_other_datasets_are_columns_next_to_each_other(tmp_path: Path) -> None:
     assert average[4].startswith("+25.0 [")  # paired, because the problems are equal
     assert cells["pass@4"][2].startswith("100.0")
     contents = json.loads(invoke("report", *roots, "--json"))
-    assert [entry["tasks"]["made"]["avg_at_k"]["4"]["accuracy"] for entry in contents] == [
-        0.5,
-        0.75,
-    ]
+    numbers = [entry["tasks"]["made"]["numbers"] for entry in contents]
+    assert [entry["avg_at_k"]["4"]["value"] for entry in numbers] == [0.5, 0.75]
     with pytest.raises(InputError, match="a folder has one report, but these are 2"):
         CliRunner().invoke(
             app, ["report", *map(str, roots), "--out", str(tmp_path / "o")], catch_exceptions=False
@@ -461,7 +460,7 @@ def test_the_choice_by_likelihood_takes_the_most_likely_sample_of_the_policy(
     root = write_dataset(tmp_path / "data", problems, rows, model=model)
     output = invoke("report", root, "--likelihood", "tiny", "--json")
     [task] = json.loads(output)["tasks"].values()
-    assert task["decoders"]["likely@3"]["accuracy"] == 1
+    assert task["decoders"]["likely@3"]["accuracy"]["value"] == 1
     other = write_dataset(tmp_path / "other", problems, rows)
     for words, message in (
         ([other, "--likelihood", "tiny"], "another model"),
@@ -500,7 +499,7 @@ def test_a_run_without_costs_has_no_table_of_costs(tmp_path: Path) -> None:
             problems = [make_problem(number) for number in range(4)]
             rows = [row for p in problems for row in make_solutions(p, "cc", n_tokens=[None] * 2)]
             results = measure_paths(write_dataset(tmp_path / "data", problems, rows))
-            assert results.cost["sc@2"].tokens == "unknown"
+            assert results.cost["sc@2"].tokens is None
             output = invoke("report", tmp_path / "data", "--out", run)
             assert "accuracy" in output and "tokens" not in output
         else:

@@ -18,7 +18,7 @@ from fakes import Judge, Writer
 from fsdpo_bench.benchmark_run import check_tokenizer
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.decoders.decoders import parse_result_name
-from fsdpo_bench.metrics.results import read_results
+from fsdpo_bench.metrics.result_records import read_results
 from fsdpo_bench.run_folder import is_run, read_run_record
 from fsdpo_bench.tasks.load import load_task
 from fsdpo_bench.tasks.problems import benchmark_problems, limit_problems
@@ -237,10 +237,9 @@ def test_resuming_with_another_config_names_the_different_keys(tmp_path: Path) -
 
 def test_the_record_of_a_run_describes_its_benchmarks(tmp_path: Path) -> None:
     entry = read_run_record(make(tmp_path / "run")).benchmarks["embedded"]
-    assert (entry.title, entry.version, entry.rows, entry.problems) == (
-        *("Embedded problems", 1),
-        *(500, 7),
-    )
+    task = entry.task
+    assert (task.title, task.version, task.count) == ("Embedded problems", 1, 500)
+    assert entry.problems == 7
     loaded = load_task(builtin_tasks()["embedded"])
     assert entry.digest == loaded.digest != entry.selected
     assert entry.source == loaded.ref

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool, measure
-from fsdpo_bench.metrics.pools import Pool, load_pools
-from fsdpo_bench.metrics.results import Results
+from fsdpo_bench.metrics.measured_datasets import Pool, load_pools
+from fsdpo_bench.metrics.result_records import Results
 from fsdpo_bench.report.render import write_report
 from fsdpo_bench.run_folder import BenchmarkEntry, RunRecord, write_run_record
+from fsdpo_bench.tasks.description import TaskDescription
 
 from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.core.cost import Cost
@@ -233,18 +234,29 @@ def make_places(tasks: Mapping[str, int]) -> list[BenchmarkPlace]:
 
 
 def make_entry(name: str, problems: int, **changes: Any) -> BenchmarkEntry:
-    """Return a benchmark of ``run.json`` with three problems more than the run."""
-    values: dict[str, Any] = {
+    """Return a benchmark of ``run.json`` with three problems more than the run.
+
+    Args:
+        name: Name of the benchmark.
+        problems: Number of problems of the run.
+        changes: Other fields of the entry and of its task.
+    """
+    task_names = {field.name for field in fields(TaskDescription)}
+    task: dict[str, Any] = {
+        "name": name,
         "title": name.upper(),
-        "version": 1,
-        "rows": problems + 3,
+        "count": problems + 3,
+        "tolerance": 0.01 if name == "ocw" else None,
+    }
+    values: dict[str, Any] = {
         "problems": problems,
         "digest": "d" * 20,
         "selected": "e" * 20,
-        "tolerance": 0.01 if name == "ocw" else None,
         "source": SourceRef(name, "c" * 40, "test"),
     }
-    return BenchmarkEntry(**{**values, **changes})
+    for key, value in changes.items():
+        (task if key in task_names else values)[key] = value
+    return BenchmarkEntry(task=TaskDescription(**task), **values)
 
 
 def write_run(

@@ -27,7 +27,7 @@ from typer import Argument, Option
 
 import fsdpo_data
 
-TOLERANCE = 1e-6  #: Largest difference of equal numbers. Results are rounded to six digits.
+TOLERANCE = 1e-6  #: Largest difference of equal numbers.
 MAX_SHOWN_CHARS = 1000  #: Characters of a value that are printed.
 SKIPPED = "skipped"  #: Key of the reason in the record of a part that was not recorded.
 ABSENT = object()  #: Value of a key that only the other record has.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from fsdpo_bench.cli import options as cli_options
-from fsdpo_bench.prm.measure import PrmOptions, measure_prm
+from fsdpo_bench.prm.measure_prm import PrmOptions, measure_prm
 from fsdpo_bench.recipes.load import load_recipes, shipped_recipes
 from fsdpo_bench.recipes.paper_tables import paper_cells
 from fsdpo_bench.recipes.recipe import merge_stages, run_stages
@@ -62,7 +62,7 @@ def report(options: cli_options.ReportOptions) -> None:
 
 def _report(options: cli_options.ReportOptions) -> None:
     """Write the reports, and print the results."""
-    from fsdpo_bench.metrics.decoded import SubsetSpec
+    from fsdpo_bench.metrics.decoder_choices import SubsetSpec
     from fsdpo_bench.metrics.measure import MeasureSpec
     from fsdpo_bench.report.reports import make_reports
     from fsdpo_bench.report.terminal import print_reports

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fsdpo_bench.prm.measure import PrmMeasurements
+from fsdpo_bench.prm.measure_prm import PrmMeasurements
 from fsdpo_bench.prm.prmbench import ALTERATIONS, PrmBenchScores, StepErrorScores
 from fsdpo_bench.report.terminal_tables import print_table, print_text
 from fsdpo_bench.tasks.table import Task

@@ -3,6 +3,9 @@
 The distribution of a choice at N averages over subsets of N of the M samples. A subset keeps the
 order of the samples, so the distribution at N = M is the choice among all samples.
 
+A distribution is an array ``chosen_PM`` with the probability that each sample is chosen. A row sums
+to less than 1 if a vote chooses nothing, because a subset has no answer.
+
 Array suffixes: ``P`` problems, ``M`` samples of a problem, ``R`` subsets of samples, ``C`` classes
 of answers. Rewards and weights that are None or NaN are missing.
 """
@@ -12,7 +15,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from fsdpo_bench.decoders.answer_classes import NO_ANSWER
 from fsdpo_data.core.lazy import np
@@ -72,36 +74,26 @@ def _rank_missing_last(rewards: np.ndarray) -> np.ndarray:
 # Choices from random subsets
 
 
-class ChoiceDistribution(NamedTuple):
-    """How often a decoder chooses each sample of a problem, over subsets of the samples.
+def expected_values(chosen_PM: np.ndarray, value_PM: np.ndarray) -> np.ndarray:
+    """Return the expected value of the chosen sample for each problem; 0 without a choice.
 
-    Accuracy, outcomes and bounds are expectations under this distribution.
+    Args:
+        chosen_PM: Probability that the sample is chosen.
+        value_PM: A value in [0, 1] of each sample, such as 1 for a correct one.
     """
-
-    chosen_PM: np.ndarray  #: Probability that the sample is chosen.
-    nothing_P: np.ndarray  #: Probability that none is chosen, which happens without any vote.
-
-    def expected_P(self, value_PM: np.ndarray, no_choice: float = 0.0) -> np.ndarray:
-        """Return the expected value of the chosen sample for each problem.
-
-        Args:
-            value_PM: A value in [0, 1] of each sample, such as 1 for a correct one.
-            no_choice: The value without a choice.
-        """
-        expected_P = (self.chosen_PM * value_PM).sum(axis=1) + self.nothing_P * no_choice
-        # Rounding errors can take a sum of probabilities above 1.
-        clipped_P: np.ndarray = np.minimum(expected_P, 1.0)
-        return clipped_P
+    # Rounding errors can take a sum of probabilities above 1.
+    expected_P: np.ndarray = np.minimum((chosen_PM * value_PM).sum(axis=1), 1.0)
+    return expected_P
 
 
-def distribute_first(shape: tuple[int, ...]) -> ChoiceDistribution:
+def distribute_first(shape: tuple[int, ...]) -> np.ndarray:
     """Return the distribution of the choice of the first sample, for P problems of M samples."""
     chosen_PM = np.zeros(shape)
     chosen_PM[:, 0] = 1
-    return ChoiceDistribution(chosen_PM, np.zeros(shape[0]))
+    return chosen_PM
 
 
-def distribute_best_of_n(reward_PM: np.ndarray, size: int) -> ChoiceDistribution:
+def distribute_best_of_n(reward_PM: np.ndarray, size: int) -> np.ndarray:
     """Return the exact distribution of :func:`best_of_n` over all subsets of N samples.
 
     Args:
@@ -119,12 +111,12 @@ def distribute_best_of_n(reward_PM: np.ndarray, size: int) -> ChoiceDistribution
     )
     chosen_PM = np.empty(reward_PM.shape)
     np.put_along_axis(chosen_PM, order_PM, np.broadcast_to(rank_probability_M, order_PM.shape), 1)
-    return ChoiceDistribution(chosen_PM, np.zeros(len(reward_PM)))
+    return chosen_PM
 
 
 def distribute_vote(
     class_PM: np.ndarray, member_RM: np.ndarray, weight_PM: np.ndarray | None = None
-) -> ChoiceDistribution:
+) -> np.ndarray:
     """Return the distribution of :func:`weighted_vote` over subsets.
 
     Args:
@@ -144,7 +136,7 @@ def distribute_vote(
 
 def distribute_choices(
     choose: Callable[[int, Sequence[int]], int | None], n_problems: int, member_RM: np.ndarray
-) -> ChoiceDistribution:
+) -> np.ndarray:
     """Return the distribution of any choice over subsets.
 
     Args:
@@ -163,12 +155,10 @@ def distribute_choices(
     return _count_choices(index_PR, member_RM.shape[1])
 
 
-def _count_choices(index_PR: np.ndarray, n_samples: int) -> ChoiceDistribution:
+def _count_choices(index_PR: np.ndarray, n_samples: int) -> np.ndarray:
     """Return the fraction of the subsets from which each sample is chosen."""
-    counts_PM = np.stack([(index_PR == index).sum(axis=1) for index in range(n_samples)], axis=1)
-    n_subsets = index_PR.shape[1]
-    nothing_P = (index_PR == _NO_CHOICE).sum(axis=1) / n_subsets
-    return ChoiceDistribution(counts_PM / n_subsets, nothing_P)
+    fractions = [(index_PR == index).mean(axis=1) for index in range(n_samples)]
+    return np.stack(fractions, axis=1)
 
 
 def pass_at_k(n: int, correct: int, k: int) -> float:

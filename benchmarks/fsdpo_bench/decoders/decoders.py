@@ -14,7 +14,6 @@ from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from fsdpo_bench.decoders.choices import (
-    ChoiceDistribution,
     best_of_n,
     distribute_best_of_n,
     distribute_first,
@@ -71,10 +70,10 @@ class Decoder:
     description: str  #: Explanation in ``--help`` and in error messages.
     #: Returns the index of the chosen solution, or None if it chooses none, which counts as wrong.
     choose: Callable[[Candidates], int | None]
-    #: Returns the distribution of the same choice from answer classes of shape (P, M), rewards of
-    #: this shape, and subsets of K samples of shape (R, M). None to call ``choose`` for each
-    #: subset, which is slower.
-    distribute: Callable[[np.ndarray, np.ndarray, np.ndarray], ChoiceDistribution] | None = None
+    #: Returns the probability that each sample is chosen, of shape (P, M), from answer classes and
+    #: rewards of this shape, and subsets of K samples of shape (R, M). None to call ``choose`` for
+    #: each subset, which is slower.
+    distribute: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None
     #: Format of the parameters in result names, such as ``@{k}:{aggregate}``; empty without
     #: parameters.
     suffix: str = ""
@@ -155,7 +154,7 @@ def _choose_first(candidates: Candidates) -> int:
 
 def _distribute_first(
     class_PM: np.ndarray, reward_PM: np.ndarray, member_RM: np.ndarray
-) -> ChoiceDistribution:
+) -> np.ndarray:
     """Return the distribution of :func:`_choose_first`."""
     return distribute_first(class_PM.shape)
 

@@ -7,27 +7,27 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
 from fsdpo_bench.decoders.decoders import SAMPLES_PART, parse_result_name
-from fsdpo_bench.metrics.decoded import (
-    DecodedSamples,
+from fsdpo_bench.metrics.decoder_choices import (
+    DecoderChoices,
     DecoderName,
     SubsetSpec,
     decode,
     name_decoders,
     select_decoders,
 )
-from fsdpo_bench.metrics.pools import Benchmark, Pool, measurement_settings
+from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool, measurement_settings
 from fsdpo_bench.metrics.report_numbers import NUMBERS
-from fsdpo_bench.metrics.samples import PlacedProblem, Samples
+from fsdpo_bench.metrics.sample_arrays import PlacedProblem, Samples
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.statistics import (
-    Interval,
+    MeanDifference,
     macro_interval,
     mcnemar,
     mean_difference,
@@ -42,10 +42,7 @@ MEAN_TITLE = "mean"  #: Name of the mean over all compared benchmarks, in place 
 class ChangedProblem:
     """A problem that only one of two systems solves; a system is a decoder of a dataset."""
 
-    task: str  #: Name of the benchmark.
-    problem_id: str  #: Content id of the problem.
-    question: str  #: The question.
-    gold: str  #: The gold answer.
+    placed: PlacedProblem  #: The problem at its place in the benchmark.
     answer_a: str | None  #: The first system's answer.
     answer_b: str | None  #: The second system's answer.
     better: str  #: The system that solves the problem: ``a`` or ``b``.
@@ -60,13 +57,10 @@ class PairedDifference:
     measure_b: str  #: What is compared of B.
     value_a: float  #: Accuracy or mean of A.
     value_b: float  #: Accuracy or mean of B.
-    n: int  #: Problems that count in both; unreadable gold answers do not count.
-    difference: float  #: Value of B minus value of A.
-    ci95: Interval  #: 95 % interval of the difference, over problems or clusters.
-    #: p-value of a difference of zero, over problems or clusters: of the exact McNemar test if all
-    #: values are 0 or 1, and of Student's t test otherwise; None for a mean over benchmarks.
-    p: float | None
-    clusters: int | None = None  #: Number of base problems, if several problems share one.
+    #: Value of B minus value of A, over the problems that count in both; unreadable gold answers do
+    #: not count. The p-value is of the exact McNemar test if all values are 0 or 1, and of the t
+    #: test of Student otherwise; None for a mean over benchmarks.
+    difference: MeanDifference
     only_a: int | None = None  #: Problems with 1 in A and 0 in B; None for other values.
     only_b: int | None = None  #: Problems with 1 in B and 0 in A; None for other values.
 
@@ -125,8 +119,8 @@ class BenchmarkPair(NamedTuple):
 class DecodedPair(NamedTuple):
     """The choices of a decoder in A and of a decoder in B for the common problems."""
 
-    a: DecodedSamples  #: The choices in A, for all its problems.
-    b: DecodedSamples  #: The choices in B, for all its problems.
+    a: DecoderChoices  #: The choices in A, for all its problems.
+    b: DecoderChoices  #: The choices in B, for all its problems.
 
     @property
     def name(self) -> str:
@@ -158,8 +152,8 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
 
 def paired_differences(
     pair: BenchmarkPair,
-    decoded_a: Mapping[str, DecodedSamples],
-    decoded_b: Mapping[str, DecodedSamples],
+    decoded_a: Mapping[str, DecoderChoices],
+    decoded_b: Mapping[str, DecoderChoices],
 ) -> dict[str, PairedDifference]:
     """Return the differences of the common decoders and of other numbers, by name."""
     decoded_pairs = [
@@ -343,20 +337,18 @@ def _paired_difference(
     ]
     known_clusters = None if None in clusters else clusters
     gain_P = value_b_P - value_a_P
-    mean = mean_difference(gain_P, known_clusters)
+    difference = mean_difference(gain_P, known_clusters)
     is_binary = bool(np.isin([value_a_P, value_b_P], (0, 1)).all())
-    p = mcnemar(sum_clusters(gain_P, known_clusters).totals_G) if is_binary else mean.p
+    if is_binary:
+        p = mcnemar(sum_clusters(gain_P, known_clusters).totals_G)
+        difference = replace(difference, p=p)
     return PairedDifference(
         task=pair.name,
         measure_a=measures[0],
         measure_b=measures[1],
         value_a=float(value_a_P.mean()),
         value_b=float(value_b_P.mean()),
-        n=mean.n,
-        difference=mean.value,
-        ci95=mean.ci95,
-        p=p,
-        clusters=mean.clusters,
+        difference=difference,
         only_a=int((gain_P == -1).sum()) if is_binary else None,
         only_b=int((gain_P == 1).sum()) if is_binary else None,
     )
@@ -402,7 +394,8 @@ def _benchmark_means(differences: Sequence[PairedDifference]) -> list[PairedDiff
     for singles in by_measure.values():
         if n_tasks < 2 or len(singles) < n_tasks:
             continue
-        values = [single.difference for single in singles]
+        values = [single.difference.value for single in singles]
+        intervals = [single.difference.ci95 for single in singles]
         means.append(
             PairedDifference(
                 task=MEAN_TITLE,
@@ -410,10 +403,11 @@ def _benchmark_means(differences: Sequence[PairedDifference]) -> list[PairedDiff
                 measure_b=singles[0].measure_b,
                 value_a=sum(single.value_a for single in singles) / n_tasks,
                 value_b=sum(single.value_b for single in singles) / n_tasks,
-                n=sum(single.n for single in singles),
-                difference=sum(values) / n_tasks,
-                ci95=macro_interval(values, [single.ci95 for single in singles]),
-                p=None,
+                difference=MeanDifference(
+                    value=sum(values) / n_tasks,
+                    n=sum(single.difference.n for single in singles),
+                    ci95=macro_interval(values, intervals),
+                ),
             )
         )
     return means
@@ -431,10 +425,7 @@ def _changed_problems(
         gain_P = decoded.b.correct_P[pair.index_b] - decoded.a.correct_P[pair.index_a]
         return [
             ChangedProblem(
-                task=pair.name,
-                problem_id=placed.problem_id,
-                question=placed.problem.question,
-                gold=placed.problem.answer,
+                placed=placed,
                 answer_a=_chosen_answer(decoded.a, chosen_a, index_a),
                 answer_b=_chosen_answer(decoded.b, chosen_b, index_b),
                 better="a" if gain < 0 else "b",
@@ -448,7 +439,7 @@ def _changed_problems(
 
 
 def _chosen_answer(
-    choices: DecodedSamples, chosen: Sequence[int | None], problem: int
+    choices: DecoderChoices, chosen: Sequence[int | None], problem: int
 ) -> str | None:
     """Return the answer that a decoder chose for a problem; None without one."""
     index = chosen[problem]

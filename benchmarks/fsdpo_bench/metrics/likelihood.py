@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from fsdpo_bench.metrics.full_solutions import read_solution_rows
-from fsdpo_bench.metrics.pools import Pool
-from fsdpo_bench.metrics.samples import Samples
+from fsdpo_bench.metrics.measured_datasets import Pool
+from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.dataset.manifest import read_manifest

@@ -10,14 +10,14 @@ from statistics import fmean, stdev
 from typing import Any
 
 from fsdpo_bench.decoders.decoders import SAMPLES_PART
-from fsdpo_bench.metrics.decoded import (
-    DecodedSamples,
+from fsdpo_bench.metrics.decoder_choices import (
+    DecoderChoices,
     SubsetSpec,
     decode,
     decode_most_likely,
     select_decoders,
 )
-from fsdpo_bench.metrics.pools import (
+from fsdpo_bench.metrics.measured_datasets import (
     Benchmark,
     Pool,
     judge_stats,
@@ -25,26 +25,30 @@ from fsdpo_bench.metrics.pools import (
 )
 from fsdpo_bench.metrics.report_numbers import NUMBERS
 from fsdpo_bench.metrics.reranking import ahead_of_min, ahead_of_vote, select_strategies
-from fsdpo_bench.metrics.results import (
+from fsdpo_bench.metrics.result_records import (
     RESULTS_VERSION,
-    AccuracyDrop,
-    AccuracyResult,
     AccuracySpread,
-    CostResult,
     DecoderResults,
     Results,
     SuiteResults,
     TaskResults,
 )
 from fsdpo_bench.metrics.reward_statistics import reward_statistics
-from fsdpo_bench.metrics.samples import Samples
+from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_bench.tasks.table import suites
+from fsdpo_data.core.cost import NO_COST, Cost
 from fsdpo_data.core.lazy import np
-from fsdpo_data.core.sampling import UNKNOWN
-from fsdpo_data.core.statistics import Interval, Mean, macro_interval, mean_difference, mean_rate
+from fsdpo_data.core.statistics import (
+    Interval,
+    Mean,
+    MeanDifference,
+    macro_interval,
+    mean_difference,
+    mean_rate,
+)
 
 #: Choices by benchmark and result name.
-Decoded = Mapping[str, Mapping[str, DecodedSamples]]
+Decoded = Mapping[str, Mapping[str, DecoderChoices]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +115,15 @@ def _task_results(benchmark: Benchmark, pool: Pool, decoded: Decoded) -> TaskRes
     """Return the results of a benchmark; other benchmarks can be its base task."""
     choices = decoded[benchmark.name]
     main = benchmark.main
-    base_task = benchmark.entry.base_task if benchmark.entry else ""
-    spread_group = benchmark.entry.spread_group if benchmark.entry else ""
+    base_task = benchmark.task.base_task if benchmark.task else ""
+    spread_group = benchmark.task.spread_group if benchmark.task else ""
     groups = group_labels(main)
-    numbers: dict[str, Any] = {}
+    numbers: dict[str, dict[str, Mean]] = {}
     if SAMPLES_PART in benchmark.parts:
         counts_P = main.counts_P
         numbers = {
             number.name: {
-                key: accuracy_result(mean_rate(value_P[counts_P], main.clusters(counts_P)))
+                key: mean_rate(value_P[counts_P], main.clusters(counts_P))
                 for key, value_P in number.compute(main, choices).items()
             }
             for number in NUMBERS.values()
@@ -146,62 +150,43 @@ def _task_results(benchmark: Benchmark, pool: Pool, decoded: Decoded) -> TaskRes
     return TaskResults(
         title=benchmark.title,
         problems=len(main.problems),
-        task_problems=benchmark.size,
+        task_problems=benchmark.task.count if benchmark.task else None,
         samples=main.n_samples,
         mixed_problems=int((is_correct_PM.any(axis=1) & ~is_correct_PM.all(axis=1)).sum()),
         decoders={name: _decoder_results(entry) for name, entry in choices.items()},
+        numbers=numbers,
         groups={group: _group_accuracies(labels, choices) for group, labels in groups.items()},
         group_spread=_group_spread(groups[spread_group], choices) if spread_group in groups else {},
         accuracy_drops=drops,
         **optional_fields,
-        **numbers,
     )
 
 
-def accuracy_result(accuracy: Mean) -> AccuracyResult:
-    """Return an accuracy in the format of ``results.json``."""
-    if accuracy.value is None or accuracy.ci95 is None:
-        return AccuracyResult(correct=0, n=0, accuracy=None, ci95=None, clusters=None)
-    return AccuracyResult(
-        correct=_round(accuracy.value * accuracy.n),
-        n=accuracy.n,
-        accuracy=round(accuracy.value, 6),
-        ci95=accuracy.ci95.round_bounds(6),
-        clusters=accuracy.clusters,
-    )
-
-
-def _round(number: float) -> int | float:
-    """Round a number for files; a whole number becomes an integer."""
-    rounded = round(number, 6)
-    return int(rounded) if rounded == int(rounded) else rounded
-
-
-def _decoder_results(choices: DecodedSamples) -> DecoderResults:
+def _decoder_results(choices: DecoderChoices) -> DecoderResults:
     """Return the results of a decoder on a benchmark."""
     samples = choices.samples
     optional_fields: dict[str, Any] = {}
     strict_P = choices.strict_P
     if strict_P is not None:
-        optional_fields["strict"] = accuracy_result(choices.mean(strict_P))
+        optional_fields["strict"] = choices.mean(strict_P)
     upper_bound = choices.mean(choices.upper_bound_P)
     accuracy = choices.mean(choices.correct_P)
     if upper_bound.value != accuracy.value:
-        optional_fields["upper_bound"] = accuracy_result(upper_bound)
-    if samples.is_judged_PM.any() and choices.distribution.expected_P(samples.is_judged_PM).any():
-        optional_fields["without_judge"] = accuracy_result(choices.mean(choices.without_judge_P))
-        optional_fields["upper_bound_without_judge"] = accuracy_result(
-            choices.mean(choices.upper_bound_without_judge_P)
+        optional_fields["upper_bound"] = upper_bound
+    if samples.is_judged_PM.any() and choices.expected_P(samples.is_judged_PM).any():
+        optional_fields["without_judge"] = choices.mean(choices.without_judge_P)
+        optional_fields["upper_bound_without_judge"] = choices.mean(
+            choices.upper_bound_without_judge_P
         )
     return DecoderResults(
-        **accuracy_result(accuracy).model_dump(),
-        outcomes={name: _round(count) for name, count in choices.outcome_counts().items()},
+        accuracy=accuracy,
+        outcomes=choices.outcome_counts(),
         cost=_cost(choices),
         **optional_fields,
     )
 
 
-def _cost(choices: DecodedSamples) -> CostResult:
+def _cost(choices: DecoderChoices) -> Cost:
     """Return the cost of a decoder over all problems: of K samples, or of one search.
 
     Each sample is in equally many subsets, so K of M samples cost K/M of all.
@@ -210,13 +195,13 @@ def _cost(choices: DecodedSamples) -> CostResult:
     size = 1
     tokens = float(samples.tokens_PM[:, 0].sum())
     prm_calls = int(samples.prm_calls_PM[:, 0].sum())
-    setup = choices.setup
-    if setup is None or "k" in setup.decoder.parameters:
-        size = samples.n_samples if setup is None else setup.k
+    setup = choices.decoder.setup
+    if "k" in setup.decoder.parameters:
+        size = setup.k
         tokens = float(samples.tokens_PM.sum()) * size / samples.n_samples
-    if setup is not None and setup.decoder.needs_rewards and setup.part == SAMPLES_PART:
+    if setup.decoder.needs_rewards and setup.part == SAMPLES_PART:
         prm_calls = size * len(samples.problems)
-    return CostResult(tokens=UNKNOWN if math.isnan(tokens) else _round(tokens), prm_calls=prm_calls)
+    return Cost(tokens=None if math.isnan(tokens) else tokens, prm_calls=prm_calls)
 
 
 def group_labels(samples: Samples) -> dict[str, dict[str, np.ndarray]]:
@@ -237,20 +222,17 @@ def group_labels(samples: Samples) -> dict[str, dict[str, np.ndarray]]:
 
 
 def _group_accuracies(
-    labels: Mapping[str, np.ndarray], choices: Mapping[str, DecodedSamples]
-) -> dict[str, dict[str, AccuracyResult]]:
+    labels: Mapping[str, np.ndarray], choices: Mapping[str, DecoderChoices]
+) -> dict[str, dict[str, Mean]]:
     """Return the accuracies by label and decoder."""
     return {
-        label: {
-            name: accuracy_result(entry.mean(entry.correct_P, selected_P))
-            for name, entry in choices.items()
-        }
+        label: {name: entry.mean(entry.correct_P, selected_P) for name, entry in choices.items()}
         for label, selected_P in labels.items()
     }
 
 
 def _group_spread(
-    labels: Mapping[str, np.ndarray], choices: Mapping[str, DecodedSamples]
+    labels: Mapping[str, np.ndarray], choices: Mapping[str, DecoderChoices]
 ) -> dict[str, AccuracySpread]:
     """Return mean, standard deviation and range of the accuracies of a group's parts."""
     spread: dict[str, AccuracySpread] = {}
@@ -260,25 +242,25 @@ def _group_spread(
         if len(values) > 1:
             spread[name] = AccuracySpread(
                 parts=len(values),
-                mean=round(fmean(values), 6),
-                deviation=round(stdev(values), 6),
-                lowest=round(min(values), 6),
-                highest=round(max(values), 6),
+                mean=fmean(values),
+                deviation=stdev(values),
+                lowest=min(values),
+                highest=max(values),
             )
     return spread
 
 
 def _accuracy_drops(
     labels: Mapping[str, np.ndarray],
-    choices: Mapping[str, DecodedSamples],
-    base_choices: Mapping[str, DecodedSamples],
+    choices: Mapping[str, DecoderChoices],
+    base_choices: Mapping[str, DecoderChoices],
     base_samples: Samples,
-) -> dict[str, dict[str, AccuracyDrop]]:
+) -> dict[str, dict[str, MeanDifference]]:
     """Return the accuracy drops against the base problems, by label and decoder."""
     base_index = {
         placed.problem.question: index for index, placed in enumerate(base_samples.problems)
     }
-    drops: dict[str, dict[str, AccuracyDrop]] = {}
+    drops: dict[str, dict[str, MeanDifference]] = {}
     for label, selected_P in labels.items():
         for name, entry in choices.items():
             correct_P = entry.correct_P
@@ -289,10 +271,7 @@ def _accuracy_drops(
                 if base is not None and base_samples.counts_P[base]:
                     losses.append(float(base_correct_P[base] - correct_P[index]))
             if losses:
-                mean = mean_difference(losses)
-                drops.setdefault(label, {})[name] = AccuracyDrop(
-                    drop=round(mean.value, 6), n=mean.n, ci95=mean.ci95.round_bounds(6)
-                )
+                drops.setdefault(label, {})[name] = mean_difference(losses)
     return drops
 
 
@@ -314,11 +293,11 @@ def _suite_results(decoded: Decoded) -> dict[str, SuiteResults]:
             if len(entries) == len(tasks):
                 accuracies = [entry.mean(entry.correct_P) for entry in entries]
                 means[decoder] = _mean_accuracy(accuracies)
-        suite_results[name] = SuiteResults(tasks=list(tasks), decoders=means)
+        suite_results[name] = SuiteResults(tasks=list(tasks), accuracies=means)
     return suite_results
 
 
-def _mean_accuracy(accuracies: Sequence[Mean]) -> AccuracyResult:
+def _mean_accuracy(accuracies: Sequence[Mean]) -> Mean:
     """Return the mean of the accuracies of benchmarks, with equal weights."""
     values: list[float] = []
     intervals: list[Interval] = []
@@ -326,28 +305,17 @@ def _mean_accuracy(accuracies: Sequence[Mean]) -> AccuracyResult:
         if accuracy.value is not None and accuracy.ci95 is not None:
             values.append(accuracy.value)
             intervals.append(accuracy.ci95)
-    return AccuracyResult(
-        correct=_round(sum(accuracy_result(accuracy).correct for accuracy in accuracies)),
+    return Mean(
+        value=fmean(values) if values else None,
         n=sum(accuracy.n for accuracy in accuracies),
-        accuracy=round(fmean(values), 6) if values else None,
-        ci95=macro_interval(values, intervals).round_bounds(6) if values else None,
-        clusters=None,
+        ci95=macro_interval(values, intervals) if values else None,
     )
 
 
-def _total_costs(tasks: Mapping[str, TaskResults]) -> dict[str, CostResult]:
+def _total_costs(tasks: Mapping[str, TaskResults]) -> dict[str, Cost]:
     """Return the costs of each decoder over all benchmarks."""
-    costs_by_decoder: dict[str, list[CostResult]] = defaultdict(list)
+    costs_by_decoder: dict[str, list[Cost]] = defaultdict(list)
     for task in tasks.values():
         for decoder, decoder_results in task.decoders.items():
             costs_by_decoder[decoder].append(decoder_results.cost)
-    return {decoder: _sum_costs(costs) for decoder, costs in costs_by_decoder.items()}
-
-
-def _sum_costs(costs: Sequence[CostResult]) -> CostResult:
-    """Return the sum of costs; the tokens are unknown if one cost has unknown tokens."""
-    tokens = [cost.tokens for cost in costs if isinstance(cost.tokens, int | float)]
-    return CostResult(
-        tokens=_round(sum(tokens)) if len(tokens) == len(costs) else UNKNOWN,
-        prm_calls=sum(cost.prm_calls for cost in costs),
-    )
+    return {decoder: sum(costs, NO_COST) for decoder, costs in costs_by_decoder.items()}

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from fsdpo_bench.metrics.results import PairWeights, StepWeightDistance
+from fsdpo_bench.metrics.result_records import PairWeights, StepWeightDistance
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import read_manifest

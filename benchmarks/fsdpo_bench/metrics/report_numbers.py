@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from fsdpo_bench.decoders.choices import pass_at_k
-from fsdpo_bench.metrics.decoded import DecodedSamples
-from fsdpo_bench.metrics.results import AccuracyDrop, AccuracyResult, RewardBin, TaskResults
-from fsdpo_bench.metrics.samples import Samples
+from fsdpo_bench.metrics.decoder_choices import DecoderChoices
+from fsdpo_bench.metrics.result_records import TaskResults
+from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.core.statistics import Mean
@@ -29,12 +29,17 @@ Output = Literal["terminal", "page", "markdown", "hub"]
 PASS_AT_K_SIZES = (1, 2, 4, 5, 8, 15, 16, 32, 64)
 
 
-def format_points(result: AccuracyResult | AccuracyDrop | RewardBin | Mean) -> str:
-    """Format an accuracy, or an accuracy drop, with its interval: ``58.3 [54.1, 62.4]``."""
-    if result.value is None or result.ci95 is None:
+def format_points(mean: Mean, sign: str = "") -> str:
+    """Format a mean with its interval in percent or in points: ``58.3 [54.1, 62.4]``.
+
+    Args:
+        mean: The mean.
+        sign: ``+`` to write the sign of a positive mean.
+    """
+    if mean.value is None or mean.ci95 is None:
         return "–"
-    low, high = result.ci95
-    return f"{100 * result.value:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    low, high = mean.ci95
+    return f"{100 * mean.value:{sign}.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,12 +51,12 @@ class ReportNumber:
     #: Returns the value of each problem by key, such as k, from the samples and from the choices of
     #: decoders by result name. Values are in [0, 1]; results show their means over the problems
     #: that count. Empty if there is no value.
-    compute: Callable[[Samples, Mapping[str, DecodedSamples]], ProblemValues]
+    compute: Callable[[Samples, Mapping[str, DecoderChoices]], ProblemValues]
     #: Returns whether ``diff`` compares the values of a key.
     is_compared: Callable[[str], bool] = lambda key: True
     outputs: tuple[Output, ...] = ("terminal", "page", "markdown")  #: The places that print it.
     #: Returns the text of a value with its interval.
-    format: Callable[[AccuracyResult], str] = format_points
+    format: Callable[[Mean], str] = format_points
 
 
 class NumberRow(NamedTuple):
@@ -59,7 +64,7 @@ class NumberRow(NamedTuple):
 
     title: str  #: Name of the value, such as ``pass@4``.
     text: str  #: The value with its interval.
-    result: AccuracyResult  #: The value in ``results.json``.
+    mean: Mean  #: The value in ``results.json``.
 
 
 def number_rows(task_results: TaskResults, output: Output) -> Iterator[NumberRow]:
@@ -71,16 +76,16 @@ def number_rows(task_results: TaskResults, output: Output) -> Iterator[NumberRow
     """
     for number in NUMBERS.values():
         if output in number.outputs:
-            for key, result in task_results.numbers.get(number.name, {}).items():
-                yield NumberRow(number.title.format(key=key), number.format(result), result)
+            for key, mean in task_results.numbers.get(number.name, {}).items():
+                yield NumberRow(number.title.format(key=key), number.format(mean), mean)
 
 
-def _average_at_k(samples: Samples, _decoded: Mapping[str, DecodedSamples]) -> ProblemValues:
+def _average_at_k(samples: Samples, _decoded: Mapping[str, DecoderChoices]) -> ProblemValues:
     """Return the fraction of correct samples, by the number of samples."""
     return {str(samples.n_samples): samples.is_correct_PM.mean(axis=1)}
 
 
-def _pass_at_k(samples: Samples, _decoded: Mapping[str, DecodedSamples]) -> ProblemValues:
+def _pass_at_k(samples: Samples, _decoded: Mapping[str, DecoderChoices]) -> ProblemValues:
     """Return the probability that one of k samples is correct, by k."""
     n_samples = samples.n_samples
     n_correct_P = samples.is_correct_PM.sum(axis=1).tolist()
@@ -91,12 +96,12 @@ def _pass_at_k(samples: Samples, _decoded: Mapping[str, DecodedSamples]) -> Prob
     }
 
 
-def _majority_at_k(_samples: Samples, decoded: Mapping[str, DecodedSamples]) -> ProblemValues:
+def _majority_at_k(_samples: Samples, decoded: Mapping[str, DecoderChoices]) -> ProblemValues:
     """Return the accuracy of the decoder with the metric ``maj``, by k."""
     return {
-        str(choices.setup.k): choices.correct_P
+        str(choices.decoder.setup.k): choices.correct_P
         for choices in decoded.values()
-        if choices.setup is not None and choices.setup.decoder.metric == "maj"
+        if choices.decoder.setup.decoder.metric == "maj"
     }
 
 

@@ -10,30 +10,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from fsdpo_bench.metrics.decoded import DecodedSamples
-from fsdpo_bench.metrics.results import SelectedStrategy
-from fsdpo_bench.metrics.samples import Samples
+from fsdpo_bench.metrics.decoder_choices import DecoderChoices
+from fsdpo_bench.metrics.result_records import SelectedStrategy
+from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import MeanDifference, holm, mean_difference, mean_rate
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
 
 
-def ahead_of_vote(decoded: Mapping[str, DecodedSamples]) -> dict[str, MeanDifference]:
+def ahead_of_vote(decoded: Mapping[str, DecoderChoices]) -> dict[str, MeanDifference]:
     """Return the difference of each choice by a reward model from the vote of as many samples."""
     votes = _votes(decoded)
     return {
-        name: _difference(choices, votes[choices.setup.k])
+        name: _difference(choices, votes[choices.decoder.setup.k])
         for name, choices in decoded.items()
-        if choices.model and choices.setup is not None and choices.setup.k in votes
+        if choices.decoder.model and choices.decoder.setup.k in votes
     }
 
 
-def ahead_of_min(decoded: Mapping[str, DecodedSamples]) -> dict[str, MeanDifference]:
+def ahead_of_min(decoded: Mapping[str, DecoderChoices]) -> dict[str, MeanDifference]:
     """Return the difference of best-of-N by each other aggregate from best-of-N by ``min``."""
     best = {
-        (choices.model, choices.setup): choices
+        (choices.decoder.model, choices.decoder.setup): choices
         for choices in decoded.values()
-        if choices.setup is not None and choices.setup.decoder.name == "bon"
+        if choices.decoder.setup.decoder.name == "bon"
     }
     differences = {}
     for (model, setup), choices in best.items():
@@ -43,16 +43,16 @@ def ahead_of_min(decoded: Mapping[str, DecodedSamples]) -> dict[str, MeanDiffere
     return differences
 
 
-def _votes(decoded: Mapping[str, DecodedSamples]) -> dict[int, DecodedSamples]:
+def _votes(decoded: Mapping[str, DecoderChoices]) -> dict[int, DecoderChoices]:
     """Return the votes by the number of samples."""
     return {
-        choices.setup.k: choices
+        choices.decoder.setup.k: choices
         for choices in decoded.values()
-        if choices.setup is not None and choices.setup.decoder.name == "sc"
+        if choices.decoder.setup.decoder.name == "sc"
     }
 
 
-def _difference(choices: DecodedSamples, base: DecodedSamples) -> MeanDifference:
+def _difference(choices: DecoderChoices, base: DecoderChoices) -> MeanDifference:
     """Return the paired difference of two choices over the problems that count."""
     counts_P = choices.samples.counts_P
     return mean_difference(
@@ -65,11 +65,11 @@ class _Cell(NamedTuple):
 
     model: str  #: Name of the reward model.
     size: int  #: N.
-    strategies: Mapping[str, DecodedSamples]  #: By decoder and aggregate, such as ``bon:min``.
+    strategies: Mapping[str, DecoderChoices]  #: By decoder and aggregate, such as ``bon:min``.
 
 
 def select_strategies(
-    decoded: Mapping[str, DecodedSamples],
+    decoded: Mapping[str, DecoderChoices],
 ) -> dict[str, dict[str, SelectedStrategy]]:
     """Select decoder and aggregate on each half of the problems, and measure the other half.
 
@@ -90,28 +90,28 @@ def select_strategies(
     return _correct_p_values(selected)
 
 
-def _cells(decoded: Mapping[str, DecodedSamples]) -> Iterator[_Cell]:
+def _cells(decoded: Mapping[str, DecoderChoices]) -> Iterator[_Cell]:
     """Yield the strategies of each reward model and N; the first of equally good ones is selected.
 
     Strategies that need no probabilities come first.
     """
-    strategies: dict[tuple[str, int], dict[str, DecodedSamples]] = {}
+    strategies: dict[tuple[str, int], dict[str, DecoderChoices]] = {}
     for choices in sorted(decoded.values(), key=_needs_probabilities):
-        setup = choices.setup
-        if setup is not None and choices.model and setup.aggregate:
+        model, setup = choices.decoder.model, choices.decoder.setup
+        if model and setup.aggregate:
             name = f"{setup.decoder.name}:{setup.aggregate}"
-            strategies.setdefault((choices.model, setup.k), {})[name] = choices
+            strategies.setdefault((model, setup.k), {})[name] = choices
     for (model, size), by_name in strategies.items():
         yield _Cell(model, size, by_name)
 
 
-def _needs_probabilities(choices: DecodedSamples) -> bool:
+def _needs_probabilities(choices: DecoderChoices) -> bool:
     """Return whether a decoder needs rewards that are probabilities."""
-    return choices.setup is not None and choices.setup.decoder.needs_probabilities
+    return choices.decoder.setup.decoder.needs_probabilities
 
 
 def _select_strategy(
-    strategies: Mapping[str, DecodedSamples], vote: DecodedSamples, samples: Samples
+    strategies: Mapping[str, DecoderChoices], vote: DecoderChoices, samples: Samples
 ) -> SelectedStrategy:
     """Select the best strategy on each half of the problems for the other half."""
     counts_P = samples.counts_P
@@ -157,7 +157,8 @@ def _correct_p_values(
     cells = [
         (model, size) for model, by_size in selected.items() for size in by_size if int(size) > 1
     ]
-    p_values = holm([selected[model][size].ahead_of_vote.p for model, size in cells])
+    differences = [selected[model][size].ahead_of_vote for model, size in cells]
+    p_values = holm([difference.p for difference in differences if difference.p is not None])
     for (model, size), p_value in zip(cells, p_values, strict=True):
         strategy = selected[model][size]
         selected[model][size] = strategy.model_copy(update={"p_holm": p_value})

@@ -11,7 +11,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from fsdpo_bench.metrics.pair_weights import pair_weights
-from fsdpo_bench.metrics.results import (
+from fsdpo_bench.metrics.result_records import (
     Calibration,
     RewardBin,
     RewardDistribution,
@@ -20,7 +20,7 @@ from fsdpo_bench.metrics.results import (
     RewardStatistics,
     StepReward,
 )
-from fsdpo_bench.metrics.samples import Samples
+from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import mean_rate, ranking_auc
 from fsdpo_data.pairs.best_worst import PairSpec
@@ -168,23 +168,19 @@ def _calibration(samples: Sequence[RewardedSample]) -> Calibration:
         for reward in steps:
             steps_by_bin[_bin_index(reward)].append(_BinnedStep(is_correct, problem, reward))
     bins = [_bin_statistics(index, steps) for index, steps in sorted(steps_by_bin.items())]
-    n_steps = sum(entry.steps for entry in bins)
-    weighted_gaps = sum(entry.steps * abs(entry.reward - entry.correct) for entry in bins)
-    return Calibration(bins=bins, expected_error=round(weighted_gaps / n_steps, 6))
+    n_steps = sum(entry.correct.n for entry in bins)
+    # Each term is the number of steps times the distance of mean reward and fraction.
+    weighted_gaps = sum(abs(entry.correct.n * entry.reward - entry.correct.total) for entry in bins)
+    return Calibration(bins=bins, expected_error=weighted_gaps / n_steps)
 
 
 def _bin_statistics(index: int, steps: Sequence[_BinnedStep]) -> RewardBin:
     """Return the statistics of one bin of step rewards."""
-    accuracy = mean_rate([step.is_correct for step in steps], [step.problem for step in steps])
-    assert accuracy.value is not None and accuracy.ci95 is not None  # a bin has steps
-    bounds = {"from": index / REWARD_BINS, "to": (index + 1) / REWARD_BINS}
     return RewardBin(
-        **bounds,
-        steps=accuracy.n,
-        problems=accuracy.clusters,
-        reward=round(sum(step.reward for step in steps) / accuracy.n, 6),
-        correct=round(accuracy.value, 6),
-        ci95=accuracy.ci95.round_bounds(6),
+        low=index / REWARD_BINS,
+        high=(index + 1) / REWARD_BINS,
+        reward=sum(step.reward for step in steps) / len(steps),
+        correct=mean_rate([step.is_correct for step in steps], [step.problem for step in steps]),
     )
 
 
@@ -195,6 +191,6 @@ def _mean_rewards_by_step(step_rewards: Sequence[Sequence[float]]) -> list[StepR
         for number, reward in enumerate(rewards):
             rewards_by_number[min(number, MAX_STEP_NUMBER - 1)].append(reward)
     return [
-        StepReward(reward=round(fmean(rewards), 6), steps=len(rewards)) if rewards else None
+        StepReward(reward=fmean(rewards), steps=len(rewards)) if rewards else None
         for rewards in rewards_by_number
     ]

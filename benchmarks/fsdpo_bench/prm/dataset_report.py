@@ -14,11 +14,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.decoders.choices import distribute_best_of_n
+from fsdpo_bench.decoders.choices import distribute_best_of_n, expected_values
+from fsdpo_bench.metrics.full_solutions import SolvedProblem, read_solved_problems
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
-from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.statistics import (
     Interval,
     Mean,
@@ -27,9 +27,7 @@ from fsdpo_data.core.statistics import (
     mean_difference,
     ranking_auc,
 )
-from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.problem_rows import read_problems
-from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
@@ -37,22 +35,6 @@ from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 #: Default values of N of the best-of-N curves. The curves omit values that exceed the number of
 #: solutions of more than half of the problems.
 BEST_OF_N_SIZES = (1, 2, 4, 8, 16, 32, 64)
-#: Value of ``first_wrong_step`` for solutions without true step labels.
-UNKNOWN_STEP = -1
-
-
-@dataclass(frozen=True, slots=True)
-class ScoredSolution:
-    """A solution with its step rewards, and with an outcome or true step labels."""
-
-    problem_id: str  #: Id of the problem.
-    question: str  #: The question of the problem.
-    prompt: str  #: The rendered prompt.
-    steps: Sequence[str]  #: The steps.
-    rewards: Sequence[float]  #: One reward per step; empty without rewards.
-    is_correct: bool | None  #: Whether the outcome is ``correct``; None for ungraded solutions.
-    #: Index of the first wrong step; None if all steps are right, ``UNKNOWN_STEP`` if unknown.
-    first_wrong_step: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +54,22 @@ class StepSeparation:
     solutions: int  #: Number of such solutions.
 
 
-def load_scored(root: Path) -> list[ScoredSolution]:
+def load_scored(root: Path) -> list[SolvedProblem]:
     """Read the measurable solutions with step rewards of a sealed dataset.
 
     Raises:
         InputError: if the dataset has no step rewards, or no measurable solutions.
         SchemaError: if the dataset is not sealed, or its files were changed.
     """
-    solutions = [solution for solution in load_measurable(root) if solution.rewards]
-    if not solutions:
+    scored = [entry for entry in load_measurable(root) if entry.solution.step_rewards]
+    if not scored:
         raise InputError(
             f"{root} has no step rewards. Score it with fsdpo-data score, or give `prm`."
         )
-    return solutions
+    return scored
 
 
-def load_measurable(root: Path) -> list[ScoredSolution]:
+def load_measurable(root: Path) -> list[SolvedProblem]:
     """Read the solutions of a sealed dataset with an outcome or with imported step labels.
 
     Solutions have their step rewards, if there are any.
@@ -98,89 +80,75 @@ def load_measurable(root: Path) -> list[ScoredSolution]:
     """
     manifest = read_manifest(root)
     check_files(root, [*manifest.config_files("problems"), *manifest.config_files("solutions")])
+    has_labels = pl.col("outcome").is_in(GRADED_OUTCOMES) | pl.col("step_labels").is_not_null()
     with explain_damage(root):
-        solutions = _read_measurable(root, manifest)
-    if not solutions:
+        entries = read_solved_problems(root, (pl.col("completions").list.len() > 0) & has_labels)
+    if not entries:
         raise InputError(
             f"{root} has no graded solutions, and no imported step labels. Grade it with "
             "fsdpo-data grade."
         )
-    return solutions
+    return entries
 
 
-def _read_measurable(root: Path, manifest: Manifest) -> list[ScoredSolution]:
-    """Read the measurable solutions of a dataset whose digests match."""
-    problems = read_problems(manifest.config_paths(root, "problems"))
-    is_measurable = pl.col("outcome").is_in(GRADED_OUTCOMES) | pl.col("step_labels").is_not_null()
-    rows = collect_rows(
-        scan_rows("solutions", manifest.config_paths(root, "solutions"))
-        .filter((pl.col("completions").list.len() > 0) & is_measurable)
-        .select(["problem_id", "prompt", "completions", "step_rewards", "outcome", "step_labels"])
-    )
-    solutions = []
-    for row in rows.iter_rows(named=True):
-        problem_id = row["problem_id"]
-        steps = row["completions"]
-        first_wrong: int | None = UNKNOWN_STEP
-        if row["step_labels"] is not None:
-            wrong_steps = (index for index, label in enumerate(row["step_labels"]) if label < 0.5)
-            first_wrong = next(wrong_steps, None)
-        elif _has_known_labels(problems[problem_id]):
-            first_wrong = first_wrong_step(problems[problem_id], steps)
-        is_graded = row["outcome"] in GRADED_OUTCOMES
-        solution = ScoredSolution(
-            problem_id=problem_id,
-            question=problems[problem_id].question,
-            prompt=row["prompt"],
-            steps=steps,
-            rewards=row["step_rewards"] or [],
-            is_correct=row["outcome"] == "correct" if is_graded else None,
-            first_wrong_step=first_wrong,
-        )
-        solutions.append(solution)
-    return solutions
+def has_true_labels(entry: SolvedProblem) -> bool:
+    """Return whether the true labels of all steps are known: imported, or of the generator."""
+    return entry.solution.step_labels is not None or _is_generated(entry.problem)
 
 
-def _has_known_labels(problem: Problem) -> bool:
-    """Return whether the true labels of all steps are known: whether the problem is generated."""
+def true_first_error(entry: SolvedProblem) -> int | None:
+    """Return the index of the first wrong step by the true labels; None if all steps are right."""
+    labels = entry.solution.step_labels
+    if labels is None:
+        return first_wrong_step(entry.problem, entry.solution.completions)
+    return next((index for index, label in enumerate(labels) if label < 0.5), None)
+
+
+def _is_generated(problem: Problem) -> bool:
+    """Return whether an embedded generator made the problem, which can check every step."""
     return "nodes" in problem.metadata and "world" in problem.metadata
 
 
-def ranking_aucs(solutions: Sequence[ScoredSolution]) -> dict[str, Mean]:
+def ranking_aucs(graded: Sequence[SolvedProblem]) -> dict[str, Mean]:
     """Return the ranking AUC of correct over incorrect solutions of a problem, by aggregate.
 
     Args:
-        solutions: Graded solutions with step rewards.
+        graded: Graded solutions with step rewards.
     """
-    problem_ids = [solution.problem_id for solution in solutions]
-    labels = [bool(solution.is_correct) for solution in solutions]
+    problem_ids = [entry.solution.problem_id for entry in graded]
+    labels = [entry.solution.outcome == "correct" for entry in graded]
     aucs = {}
     for name in AGGREGATES:
-        scores = [aggregate(solution.rewards, name) for solution in solutions]
+        scores = [aggregate(step_rewards(entry), name) for entry in graded]
         aucs[name] = ranking_auc(problem_ids, scores, labels)
     return aucs
 
 
-def step_separation(solutions: Sequence[ScoredSolution]) -> StepSeparation | None:
+def step_rewards(entry: SolvedProblem) -> Sequence[float]:
+    """Return the reward of each step; empty without rewards."""
+    return entry.solution.step_rewards or ()
+
+
+def step_separation(entries: Sequence[SolvedProblem]) -> StepSeparation | None:
     """Compare the rewards before and after the first wrong step; None without step labels."""
-    labelled = [solution for solution in solutions if solution.first_wrong_step != UNKNOWN_STEP]
+    labelled = [entry for entry in entries if has_true_labels(entry)]
     if not labelled:
         return None
     scores: list[float] = []
     is_before_error: list[bool] = []
     problem_ids: list[str] = []
     margins_by_problem: dict[str, list[float]] = defaultdict(list)
-    for solution in labelled:
-        rewards = solution.rewards
-        n_right = len(rewards)
-        if solution.first_wrong_step is not None:
-            n_right = solution.first_wrong_step
+    for entry in labelled:
+        problem_id = entry.solution.problem_id
+        rewards = step_rewards(entry)
+        first_error = true_first_error(entry)
+        n_right = len(rewards) if first_error is None else first_error
         scores += rewards
-        problem_ids += [solution.problem_id] * len(rewards)
+        problem_ids += [problem_id] * len(rewards)
         is_before_error += [index < n_right for index in range(len(rewards))]
         if 0 < n_right < len(rewards):
             margin = statistics.fmean(rewards[:n_right]) - statistics.fmean(rewards[n_right:])
-            margins_by_problem[solution.problem_id].append(margin)
+            margins_by_problem[problem_id].append(margin)
     problem_margins = [statistics.fmean(margins) for margins in margins_by_problem.values()]
     return StepSeparation(
         auc=auc(scores, is_before_error),
@@ -219,7 +187,7 @@ class BestOfN:
     left_out: int  #: Number of problems with fewer solutions.
 
 
-def best_of_n_curves(solutions: Sequence[ScoredSolution], sizes: Sequence[int] = ()) -> BestOfN:
+def best_of_n_curves(graded: Sequence[SolvedProblem], sizes: Sequence[int] = ()) -> BestOfN:
     """Return the accuracy of best-of-N, by aggregate and N.
 
     The accuracy is the exact expectation over all subsets of N samples of a problem. Among equal
@@ -228,17 +196,17 @@ def best_of_n_curves(solutions: Sequence[ScoredSolution], sizes: Sequence[int] =
     its curve is pass@N.
 
     Args:
-        solutions: Graded solutions with step rewards.
+        graded: Graded solutions with step rewards.
         sizes: Values of N; empty for the values of ``BEST_OF_N_SIZES`` that at least half of the
             problems have.
 
     Raises:
         InputError: if no problem has N solutions.
     """
-    check_best_of(solutions, sizes)
-    groups: dict[str, list[ScoredSolution]] = defaultdict(list)
-    for solution in solutions:
-        groups[solution.problem_id].append(solution)
+    check_best_of(graded, sizes)
+    groups: dict[str, list[SolvedProblem]] = defaultdict(list)
+    for entry in graded:
+        groups[entry.solution.problem_id].append(entry)
     sizes = sorted(set(sizes)) or _common_sizes(groups)
     measured_groups = [group for group in groups.values() if len(group) >= sizes[-1]]
     curves: dict[str, dict[int, float]] = {}
@@ -249,7 +217,7 @@ def best_of_n_curves(solutions: Sequence[ScoredSolution], sizes: Sequence[int] =
     return BestOfN(curves=curves, problems=n_measured, left_out=len(groups) - n_measured)
 
 
-def _common_sizes(groups: Mapping[str, Sequence[ScoredSolution]]) -> list[int]:
+def _common_sizes(groups: Mapping[str, Sequence[SolvedProblem]]) -> list[int]:
     """Return the values of ``BEST_OF_N_SIZES`` that at least half of the problems have."""
     return [
         size
@@ -258,19 +226,17 @@ def _common_sizes(groups: Mapping[str, Sequence[ScoredSolution]]) -> list[int]:
     ]
 
 
-def check_best_of(solutions: Sequence[ScoredSolution], sizes: Sequence[int]) -> None:
+def check_best_of(entries: Sequence[SolvedProblem], sizes: Sequence[int]) -> None:
     """Check that problems have enough graded solutions for best-of-N.
 
     Args:
-        solutions: The solutions; they need no step rewards yet.
+        entries: The solutions; they need no step rewards yet.
         sizes: Values of N.
 
     Raises:
         InputError: if no problem has N graded solutions.
     """
-    counts = Counter(
-        solution.problem_id for solution in solutions if solution.is_correct is not None
-    )
+    counts = Counter(entry.solution.problem_id for entry in entries if _is_graded(entry))
     if sizes and not counts:
         raise InputError(
             "the dataset has step labels and no graded solutions, so best-of-N is unknown. Leave "
@@ -288,8 +254,13 @@ def check_best_of(solutions: Sequence[ScoredSolution], sizes: Sequence[int]) -> 
         )
 
 
+def _is_graded(entry: SolvedProblem) -> bool:
+    """Return whether the outcome of a solution is known."""
+    return entry.solution.outcome in GRADED_OUTCOMES
+
+
 def _estimate_group(
-    group: Sequence[ScoredSolution], aggregate_name: str, sizes: Sequence[int]
+    group: Sequence[SolvedProblem], aggregate_name: str, sizes: Sequence[int]
 ) -> np.ndarray:
     """Return the accuracy of best-of-N on the solutions of a problem, by N.
 
@@ -298,38 +269,36 @@ def _estimate_group(
         aggregate_name: An aggregate of step rewards; ``pass`` for a perfect reward model.
         sizes: Values of N.
     """
-    is_correct = [bool(solution.is_correct) for solution in group]
+    is_correct = [entry.solution.outcome == "correct" for entry in group]
     rewards: Sequence[float] = is_correct
     if aggregate_name != "pass":
-        rewards = [aggregate(solution.rewards, aggregate_name) for solution in group]
+        rewards = [aggregate(step_rewards(entry), aggregate_name) for entry in group]
     reward_PM, correct_PM = np.array([rewards], dtype=float), np.array([is_correct])
     return np.concatenate(
-        [distribute_best_of_n(reward_PM, size).expected_P(correct_PM) for size in sizes]
+        [expected_values(distribute_best_of_n(reward_PM, size), correct_PM) for size in sizes]
     )
 
 
-def dataset_report(
-    solutions: Sequence[ScoredSolution], sizes: Sequence[int] = ()
-) -> dict[str, Any]:
-    """Return all measurements of the step rewards of ``solutions`` as plain JSON.
+def dataset_report(scored: Sequence[SolvedProblem], sizes: Sequence[int] = ()) -> dict[str, Any]:
+    """Return all measurements of step rewards as plain JSON.
 
     Without graded solutions, ``ranking_auc`` and the fields of best-of-N are empty.
 
     Args:
-        solutions: Solutions with step rewards.
+        scored: Solutions with step rewards.
         sizes: Values of N for best-of-N; empty for the default values.
 
     Raises:
         InputError: if ``sizes`` has a value, and no problem has so many graded solutions.
     """
-    check_best_of(solutions, sizes)
-    separation = step_separation(solutions)
-    graded = [solution for solution in solutions if solution.is_correct is not None]
+    check_best_of(scored, sizes)
+    separation = step_separation(scored)
+    graded = [entry for entry in scored if _is_graded(entry)]
     rankings = ranking_aucs(graded) if graded else {}
     best_of_n = best_of_n_curves(graded, sizes) if graded else BestOfN({}, 0, 0)
     return {
-        "solutions": len(solutions),
-        "problems": len({solution.problem_id for solution in solutions}),
+        "solutions": len(scored),
+        "problems": len({entry.solution.problem_id for entry in scored}),
         "ranking_auc": {name: asdict(ranking) for name, ranking in rankings.items()},
         "best_of": best_of_n.curves,
         "best_of_problems": best_of_n.problems,

@@ -15,7 +15,7 @@ from fsdpo_cards.benchmark import model_index
 from fsdpo_cards.pinned_names import COMMIT_PATTERN
 
 from fsdpo_bench.metrics.report_numbers import number_rows
-from fsdpo_bench.metrics.results import Results, read_results
+from fsdpo_bench.metrics.result_records import Results, read_results
 from fsdpo_bench.run_folder import RESULTS_FILE, BenchmarkEntry
 from fsdpo_bench.tasks.table import builtin_tasks
 from fsdpo_data.core.errors import InputError
@@ -52,10 +52,10 @@ def plan_push(run: Path, name: str) -> ResultsPushPlan:
         entry = all_results.run.benchmarks.get(task)
         source = None if entry is None else _hub_source(task, entry)
         done = all_results.tasks[task].problems
-        if entry is not None and source and done == entry.rows:
+        if entry is not None and source and done == entry.task.count:
             sources[task] = source
         elif entry is not None and source:
-            left_out[task] = f"{done:,} of its {entry.rows:,} problems"
+            left_out[task] = f"{done:,} of its {entry.task.count:,} problems"
         else:
             left_out[task] = "no dataset on the Hub is known for it"
     if not sources:
@@ -102,20 +102,20 @@ def _eval_result_files(results: Results, file: Path, url: str) -> Iterator[tuple
     date = datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
     for name, task in results.tasks.items():
         source = results.run.benchmarks[name].source
-        numbers = {row.title: row.result for row in number_rows(task, "hub")}
-        for metric, result in {**task.decoders, **numbers}.items():
-            if result.accuracy is None or result.ci95 is None:
+        numbers = {row.title: row.mean for row in number_rows(task, "hub")}
+        for metric, mean in {**task.accuracies, **numbers}.items():
+            if mean.value is None or mean.ci95 is None:
                 continue
-            low, high = (100 * bound for bound in result.ci95)
+            low, high = (100 * bound for bound in mean.ci95)
             entry = hf.EvalResultEntry(
                 dataset_id=source.name.partition(":")[0],
                 task_id=builtin_tasks()[name].hub_task if name in builtin_tasks() else "default",
-                value=round(100 * result.accuracy, 2),
+                value=round(100 * mean.value, 2),
                 dataset_revision=source.revision or None,
                 date=date,
                 source_url=url,
                 source_name="fsdpo-bench",
-                notes=f"{metric}, n={result.n}, 95 % [{low:.1f}, {high:.1f}], "
+                notes=f"{metric}, n={mean.n}, 95 % [{low:.1f}, {high:.1f}], "
                 f"prompt {results.run.sample.template.name}",
             )
             file_stem = re.sub(r"[^\w.]+", "-", f"{name}-{metric}").strip("-")

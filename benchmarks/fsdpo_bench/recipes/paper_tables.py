@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsdpo_bench.metrics.results import Results, read_results
+from fsdpo_bench.metrics.report_numbers import format_points
+from fsdpo_bench.metrics.result_records import Results, read_results
 from fsdpo_bench.recipes.recipe import Recipe, RecipeStage, measured_cost
 from fsdpo_bench.report.published import PublishedResult, published_results
 from fsdpo_bench.run_folder import RESULTS_FILE
@@ -76,13 +77,10 @@ def _our_number(published: PublishedResult, runs: Sequence[Results]) -> str:
         return _our_average(published, runs)
     for results in runs:
         task = results.tasks.get(published.task)
-        result = task.decoders.get(published.decode) if task else None
-        if task is None or result is None or result.value is None:
+        accuracy = task.accuracies.get(published.decode) if task else None
+        if task is None or accuracy is None or accuracy.value is None:
             continue
-        text = f"{100 * result.value:.1f}"
-        if result.ci95 is not None:
-            low, high = (100 * bound for bound in result.ci95)
-            text += f" [{low:.1f}, {high:.1f}]"
+        text = format_points(accuracy)
         return text if task.problems == task.task_problems else f"{text}, n={task.problems:,}"
     return ""
 
@@ -106,6 +104,6 @@ def _our_average(published: PublishedResult, runs: Sequence[Results]) -> str:
 def _accuracies(results: Results, names: Sequence[str], decode: str) -> Iterator[float]:
     for name in names:
         task = results.tasks.get(name)
-        result = task.decoders.get(decode) if task else None
-        if result is not None and result.value is not None:
-            yield float(result.value)
+        accuracy = task.accuracies.get(decode) if task else None
+        if accuracy is not None and accuracy.value is not None:
+            yield accuracy.value

@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from fsdpo_bench.metrics.results import read_results
+from fsdpo_bench.metrics.result_records import read_results
 from fsdpo_bench.report.published import PublishedResult
 from fsdpo_bench.run_folder import RESULTS_FILE
+from fsdpo_data.core.cost import NO_COST, Cost
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.workers import run_child
@@ -113,13 +114,6 @@ class Recipe:
         return [stage for stage in self.stages if not names or stage.name in names]
 
 
-class _RecordedCost(NamedTuple):
-    """The cost in a manifest or in results."""
-
-    tokens: float | None  #: Processed tokens; None if unknown.
-    seconds: float  #: Seconds of computation.
-
-
 class StageCost(NamedTuple):
     """The measured cost of a stage."""
 
@@ -136,26 +130,21 @@ def measured_cost(stage: RecipeStage) -> StageCost | None:
     if total is None:
         return None
     input_manifest = "/".join([*stage.argv[2:3], "manifest.json"])
-    input_cost = _read_cost(Path(input_manifest)) or _RecordedCost(0, 0.0)
+    input_cost = _read_cost(Path(input_manifest)) or NO_COST
     tokens = None
     if total.tokens is not None and input_cost.tokens is not None:
         tokens = total.tokens - input_cost.tokens
-    return StageCost(tokens, (total.seconds - input_cost.seconds) * max(1, stage.gpus) / 3600)
+    seconds = (total.seconds or 0.0) - (input_cost.seconds or 0.0)
+    return StageCost(tokens, seconds * max(1, stage.gpus) / 3600)
 
 
-def _read_cost(file: Path) -> _RecordedCost | None:
+def _read_cost(file: Path) -> Cost | None:
     """Return the cost in a manifest, or of all datasets in results."""
     if file.name not in (MANIFEST_FILE, RESULTS_FILE) or not file.is_file():
         return None
     if file.name == MANIFEST_FILE:
-        cost = read_json(file)["cost"]
-        return _RecordedCost(cost["tokens"], cost["seconds"])
-    costs = [dataset.cost for dataset in read_results(file).run.datasets.values()]
-    tokens = [cost.tokens for cost in costs if cost.tokens is not None]
-    return _RecordedCost(
-        tokens=sum(tokens) if len(tokens) == len(costs) else None,
-        seconds=sum(cost.seconds for cost in costs),
-    )
+        return Cost.model_validate(read_json(file)["cost"])
+    return sum((dataset.cost for dataset in read_results(file).run.datasets.values()), NO_COST)
 
 
 def pending_command(stage: RecipeStage) -> list[str] | None:

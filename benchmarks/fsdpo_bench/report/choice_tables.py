@@ -4,10 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from fsdpo_bench.decoders.decoders import DecoderSetup
-from fsdpo_bench.metrics.decoded import MODEL_SEPARATOR, parse_decoder_name
+from fsdpo_bench.metrics.decoder_choices import MODEL_SEPARATOR, parse_decoder_name
 from fsdpo_bench.metrics.report_numbers import format_points
-from fsdpo_bench.metrics.results import AccuracyResult, Results, TaskResults
-from fsdpo_data.core.statistics import Mean, MeanDifference
+from fsdpo_bench.metrics.result_records import Results, TaskResults
+from fsdpo_data.core.statistics import Mean
 
 _MAX_LISTED_SIZES = 2  #: Values of N that a list of decoders shows; more are a table of their own.
 _PAIR_SIDES = ("chosen", "rejected")
@@ -63,12 +63,12 @@ def _size_rows(task: TaskResults, sizes: Sequence[int]) -> Iterator[list[str]]:
     averages = list(task.numbers.get("avg_at_k", {}).values())
     if averages:
         yield ["an average sample", "", *(format_points(averages[0]) for _ in sizes)]
-    cells: dict[tuple[DecoderSetup, str], dict[int, AccuracyResult]] = {}
-    for name, result in task.decoders.items():
+    cells: dict[tuple[DecoderSetup, str], dict[int, Mean]] = {}
+    for name, accuracy in task.accuracies.items():
         setup = parse_decoder_name(name)
         if setup is not None and "k" in setup.decoder.parameters:
             model = name.partition(MODEL_SEPARATOR)[2]
-            cells.setdefault((replace(setup, k=0), model), {})[setup.k] = result
+            cells.setdefault((replace(setup, k=0), model), {})[setup.k] = accuracy
     for (setup, model), by_size in cells.items():
         choice = setup.decoder.name + (f", {setup.aggregate}" if setup.aggregate else "")
         yield [
@@ -100,8 +100,8 @@ def _selection_table(task: TaskResults) -> TextTable:
         [
             model,
             size,
-            format_mean(selected.accuracy),
-            format_mean(selected.ahead_of_vote, sign="+"),
+            format_points(selected.accuracy),
+            format_points(selected.ahead_of_vote, sign="+"),
             f"{selected.ahead_of_vote.p:.4f}",
             f"{selected.p_holm:.4f}",
             " / ".join(dict.fromkeys(selected.strategies)),
@@ -112,14 +112,6 @@ def _selection_table(task: TaskResults) -> TextTable:
     ]
     title = f"{task.title}: selected on one half of the problems, measured on the other half"
     return TextTable(title, columns, rows)
-
-
-def format_mean(mean: Mean | MeanDifference, sign: str = "") -> str:
-    """Format a mean with its interval in percent or in points."""
-    if mean.value is None or mean.ci95 is None:
-        return "–"
-    low, high = mean.ci95
-    return f"{100 * mean.value:{sign}.1f} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
 def _quality_table(results: Results) -> TextTable:

@@ -13,7 +13,7 @@ from fsdpo_bench.metrics.compare import (
     decode_pairs,
     pair_benchmarks,
 )
-from fsdpo_bench.metrics.pools import Pool, measurement_settings
+from fsdpo_bench.metrics.measured_datasets import Pool, measurement_settings
 from fsdpo_bench.report.problem_list import (
     BenchmarkEntries,
     question_entry,
@@ -35,7 +35,9 @@ def render_comparison(
 ) -> str:
     """Render the page; if not all problems fit, it prefers those with changed verdicts."""
     pairs = [pair for pair, _ in pair_benchmarks(pool_a, pool_b, options)]
-    changed = {(problem.task, problem.problem_id) for problem in comparison.changed}
+    changed = {
+        (entry.placed.benchmark_place.name, entry.placed.problem_id) for entry in comparison.changed
+    }
     positions = [
         (number, position)
         for number, pair in enumerate(pairs)

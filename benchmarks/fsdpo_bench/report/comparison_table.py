@@ -27,19 +27,23 @@ def comparison_rows(comparison: Comparison) -> list[dict[str, str]]:
 
 def _row_cells(row: PairedDifference) -> dict[str, str]:
     """Return the cells of a difference by name of the column, in points."""
-    low, high = (100 * bound for bound in row.ci95)
+    difference = row.difference
+    problems = f"{difference.n:,}"
+    if difference.clusters:
+        problems += f" ({difference.clusters})"
+    low, high = (100 * bound for bound in difference.ci95)
     p = ""
-    if row.p is not None:
-        p = f"{row.p:.4f}" if row.p >= 1e-4 else f"{row.p:.1e}"
+    if difference.p is not None:
+        p = f"{difference.p:.4f}" if difference.p >= 1e-4 else f"{difference.p:.1e}"
     return {
         "benchmark": row.task,
         "decoder": row.measure,
         "a": f"{100 * row.value_a:.1f}",
         "b": f"{100 * row.value_b:.1f}",
-        "difference": f"{100 * row.difference:+.1f}",
+        "difference": f"{100 * difference.value:+.1f}",
         "interval": f"[{low:+.1f}, {high:+.1f}]",
         "only-a": "" if row.only_a is None else f"{row.only_a:,}",
         "only-b": "" if row.only_b is None else f"{row.only_b:,}",
         "p": p,
-        "problems": f"{row.n:,}" + (f" ({row.clusters})" if row.clusters else ""),
+        "problems": problems,
     }

@@ -4,17 +4,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fsdpo_bench.metrics.decoded import parse_decoder_name
+from fsdpo_bench.metrics.decoder_choices import parse_decoder_name
 from fsdpo_bench.metrics.report_numbers import format_points
-from fsdpo_bench.metrics.results import (
-    AccuracyResult,
-    Results,
-    RewardStatistics,
-    TaskResults,
-)
+from fsdpo_bench.metrics.result_records import Results, RewardStatistics, TaskResults
 from fsdpo_bench.report.choice_tables import listed_decoders
 from fsdpo_bench.report.published import PublishedResult, is_backbone, published_results_for
 from fsdpo_bench.report.svg import Axis, SvgDrawing, draw_panel
+from fsdpo_data.core.statistics import Mean
 
 _ROW_HEIGHT = 16  #: Pixels per decoder in the accuracy plot.
 _TASK_GAP = 14  #: Pixels between benchmarks in the accuracy plot.
@@ -64,7 +60,7 @@ def accuracy_plot(results: Results) -> str:
             drawing.add_text(f"{position:.1f}%", top - 4, text, style="small", anchor="middle")
         for index, decoder in enumerate(decoders):
             y = top + (index + 0.5) * _ROW_HEIGHT
-            _draw_interval(drawing, y, decoder, task.decoders[decoder])
+            _draw_interval(drawing, y, decoder, task.decoders[decoder].accuracy)
         top += task_height + _TASK_GAP
     return drawing.render()
 
@@ -101,25 +97,23 @@ def _tick_labels(
     return tick_labels
 
 
-def _draw_interval(drawing: SvgDrawing, y: float, decoder: str, result: AccuracyResult) -> None:
+def _draw_interval(drawing: SvgDrawing, y: float, decoder: str, accuracy: Mean) -> None:
     """Draw the row of a decoder: its name, its interval and its accuracy."""
     style = style_class(decoder)
-    accuracy = result.accuracy
-    interval = result.ci95
     drawing.add_text(0, y + 4, decoder, style="small", anchor="end", dx=-8)
-    if accuracy is None or interval is None:
+    if accuracy.value is None or accuracy.ci95 is None:
         drawing.add_text(0, y + 4, "no problem counts", style="small")
         return
-    low, high = (f"{100 * bound:.2f}%" for bound in interval)
+    low, high = (f"{100 * bound:.2f}%" for bound in accuracy.ci95)
     drawing.add_line(x1=low, y1=y, x2=high, y2=y, style=f"whisker {style}")
     drawing.add_circle(
-        x=f"{100 * accuracy:.2f}%",
+        x=f"{100 * accuracy.value:.2f}%",
         y=y,
         radius=4,
         style=f"fill {style}",
-        tip=f"{decoder}: {format_points(result)}, {result.correct:g} of {result.n}",
+        tip=f"{decoder}: {format_points(accuracy)}, {accuracy.total:g} of {accuracy.n}",
     )
-    drawing.add_text("100%", y + 4, f"{100 * accuracy:.1f}", style="small", dx=8)
+    drawing.add_text("100%", y + 4, f"{100 * accuracy.value:.1f}", style="small", dx=8)
 
 
 class _CostPoint(NamedTuple):
@@ -136,10 +130,9 @@ def _cost_points(task: TaskResults) -> dict[str, _CostPoint]:
     for name in listed_decoders(task):
         result = task.decoders[name]
         tokens = result.cost.tokens
-        accuracy = result.accuracy
-        interval = result.ci95
-        if not isinstance(tokens, str) and tokens and accuracy is not None and interval is not None:
-            points[name] = _CostPoint(tokens / task.problems, accuracy, interval)
+        value, interval = result.accuracy.value, result.accuracy.ci95
+        if tokens and value is not None and interval is not None:
+            points[name] = _CostPoint(tokens / task.problems, value, interval)
     return points
 
 
@@ -175,8 +168,8 @@ def cost_plot(task: TaskResults) -> str:
             y=y_positions[name],
             radius=4,
             style=f"fill {style}",
-            tip=f"{name}: {format_points(result)}, {tokens[name]:,.0f} tokens per problem, "
-            f"{result.cost.prm_calls:,} PRM calls",
+            tip=f"{name}: {format_points(result.accuracy)}, "
+            f"{tokens[name]:,.0f} tokens per problem, {result.cost.prm_calls:,} PRM calls",
         )
         drawing.add_line(
             x1=x_position + 5,
@@ -218,11 +211,13 @@ def calibration_plot(rewards: RewardStatistics) -> str:
     )
     drawing.add_polyline([(x(0), y(0)), (x(1), y(1))], "ideal")
     bins = rewards.calibration.bins
-    max_steps = max(reward_bin.steps for reward_bin in bins)
+    max_steps = max(reward_bin.correct.n for reward_bin in bins)
     for reward_bin in bins:
+        fraction = reward_bin.correct
+        assert fraction.value is not None and fraction.ci95 is not None  # a bin has steps
         x_position = x(reward_bin.reward)
-        top = y(0.12 * reward_bin.steps / max_steps)
-        low, high = reward_bin.ci95
+        top = y(0.12 * fraction.n / max_steps)
+        low, high = fraction.ci95
         drawing.add_rectangle(
             x=x(reward_bin.low) + 1,
             y=top,
@@ -233,11 +228,11 @@ def calibration_plot(rewards: RewardStatistics) -> str:
         drawing.add_line(x1=x_position, y1=y(low), x2=x_position, y2=y(high), style="whisker c1")
         drawing.add_circle(
             x=x_position,
-            y=y(reward_bin.correct),
+            y=y(fraction.value),
             radius=4,
             style="fill c1",
-            tip=f"{reward_bin.steps:,} steps with mean reward {reward_bin.reward:.3f}: "
-            f"{100 * reward_bin.correct:.1f} % in correct solutions",
+            tip=f"{fraction.n:,} steps with mean reward {reward_bin.reward:.3f}: "
+            f"{100 * fraction.value:.1f} % in correct solutions",
         )
     return drawing.render()
 

@@ -15,10 +15,10 @@ from fsdpo_cards.problem_list import (
 from fsdpo_cards.render import format_token_count
 
 from fsdpo_bench.decoders.decoders import SAMPLES_PART
-from fsdpo_bench.metrics.decoded import DecodedSamples
+from fsdpo_bench.metrics.decoder_choices import DecoderChoices
 from fsdpo_bench.metrics.full_solutions import read_solution_rows
-from fsdpo_bench.metrics.pools import Benchmark, Pool
-from fsdpo_bench.metrics.samples import PlacedProblem
+from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool
+from fsdpo_bench.metrics.sample_arrays import PlacedProblem
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, Solution
 from fsdpo_data.core.toml_tables import read_toml
 
@@ -31,7 +31,7 @@ PartSolutions = Mapping[str, Mapping[str, Sequence[Solution]]]
 
 def build_problem_list(
     pool: Pool,
-    decoded: Mapping[str, Mapping[str, DecodedSamples]],
+    decoded: Mapping[str, Mapping[str, DecoderChoices]],
     budget_bytes: int = DEFAULT_BUDGET_BYTES,
 ) -> ProblemList:
     """Build the list of a report; if not all problems fit, it has every n-th.
@@ -95,7 +95,7 @@ class BenchmarkEntries:
     def __init__(
         self,
         benchmark: Benchmark,
-        decoded: Mapping[str, DecodedSamples],
+        decoded: Mapping[str, DecoderChoices],
         name_prefix: str = "",
     ) -> None:
         self._benchmark = benchmark

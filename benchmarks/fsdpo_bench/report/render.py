@@ -17,17 +17,18 @@ from fsdpo_cards.problem_list import DEFAULT_BUDGET_BYTES, ProblemList
 from fsdpo_cards.render import render
 from markupsafe import Markup
 
-from fsdpo_bench.metrics.decoded import parse_decoder_name
+from fsdpo_bench.metrics.decoder_choices import parse_decoder_name
 from fsdpo_bench.metrics.measure import Decoded
-from fsdpo_bench.metrics.pools import Pool
+from fsdpo_bench.metrics.measured_datasets import Pool
 from fsdpo_bench.metrics.report_numbers import format_points, number_rows
-from fsdpo_bench.metrics.results import AccuracyResult, Results, RewardStatistics
+from fsdpo_bench.metrics.result_records import Results, RewardStatistics
 from fsdpo_bench.report import plots
 from fsdpo_bench.report.choice_tables import choice_tables, listed_decoders
 from fsdpo_bench.report.problem_list import build_problem_list
 from fsdpo_bench.report.published import is_backbone, published_results_for
 from fsdpo_bench.run_folder import RESULTS_FILE
 from fsdpo_data.core.files import write_text
+from fsdpo_data.core.statistics import Mean
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 
 TEMPLATES_FOLDER = Path(__file__).parent  #: Folder of the templates of pages and reports.
@@ -99,16 +100,16 @@ def _are_probabilities(rewards: RewardStatistics) -> bool:
 def page_title(results: Results, date: str) -> str:
     """Return the title of a page: the model, the accuracies of the first decoder, and the date."""
     tasks = results.tasks
-    accuracies: list[tuple[str, Mapping[str, AccuracyResult]]] = [
-        (f"mean of {name}", suite.decoders) for name, suite in results.suites.items()
+    accuracies: list[tuple[str, Mapping[str, Mean]]] = [
+        (f"mean of {name}", suite.accuracies) for name, suite in results.suites.items()
     ]
     if len(tasks) <= _MAX_TITLE_TASKS or not accuracies:
-        accuracies = [(task.title, task.decoders) for task in tasks.values()]
+        accuracies = [(task.title, task.accuracies) for task in tasks.values()]
     first_decoder = next(iter(accuracies[0][1]))
     parts = []
-    for name, decoders in accuracies:
-        if first_decoder in decoders:
-            accuracy = decoders[first_decoder].accuracy
+    for name, by_decoder in accuracies:
+        if first_decoder in by_decoder:
+            accuracy = by_decoder[first_decoder].value
             parts.append(name if accuracy is None else f"{name} {100 * accuracy:.1f}")
     numbers = f"{', '.join(parts)} ({first_decoder})"
     return " · ".join(filter(None, (results.run.sample.model.name, numbers, date)))

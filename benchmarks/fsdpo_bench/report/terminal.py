@@ -14,13 +14,11 @@ from fsdpo_bench.metrics.compare import (
     pair_benchmarks,
     paired_differences,
 )
-from fsdpo_bench.metrics.decoded import LIKELIHOOD_DECODER, parse_decoder_name
+from fsdpo_bench.metrics.decoder_choices import LIKELY, parse_decoder_name
 from fsdpo_bench.metrics.disagreements import VerdictComparison
-from fsdpo_bench.metrics.pools import load_pools
+from fsdpo_bench.metrics.measured_datasets import load_pools
 from fsdpo_bench.metrics.report_numbers import format_points, number_rows
-from fsdpo_bench.metrics.results import (
-    AccuracyDrop,
-    AccuracyResult,
+from fsdpo_bench.metrics.result_records import (
     AccuracySpread,
     Results,
     TaskResults,
@@ -37,6 +35,7 @@ from fsdpo_bench.report.terminal_tables import (
     split_names,
 )
 from fsdpo_data.core.files import write_text
+from fsdpo_data.core.statistics import Mean
 
 _MAX_QUESTION_CHARS = 90  #: Characters of a question in the lists of problems.
 
@@ -107,24 +106,23 @@ def _column_rows(
         yield row(title, "an average sample", (texts[title] for texts in numbers))
     for decoder in tasks[0].decoders:
         if all(decoder in task.decoders for task in tasks):
-            cells = (format_points(task.decoders[decoder]) for task in tasks)
+            cells = (format_points(task.decoders[decoder].accuracy) for task in tasks)
             yield row(decoder, describe_choice(decoder), cells)
     for title in (title for title in titles if title.startswith("pass@")):
         yield row(title, "a perfect choice, the upper bound", (texts[title] for texts in numbers))
 
 
-def format_gain(difference: PairedDifference) -> str:
+def format_gain(paired: PairedDifference) -> str:
     """Format a difference with its interval in points, with signs."""
-    low, high = (100 * bound for bound in difference.ci95)
-    return f"{100 * difference.difference:+.1f} [{low:+.1f}, {high:+.1f}]"
+    low, high = (100 * bound for bound in paired.difference.ci95)
+    return f"{100 * paired.difference.value:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def describe_choice(name: str) -> str:
     """Return the title of a decoder with its number of samples."""
     setup = parse_decoder_name(name)
     if setup is None:
-        is_likelihood = name.partition("@")[0] == LIKELIHOOD_DECODER
-        return "the most likely sample, without a PRM" if is_likelihood else ""
+        return LIKELY.title if name.partition("@")[0] == LIKELY.name else ""
     return setup.decoder.title.replace("K samples", f"{setup.k} samples")
 
 
@@ -139,11 +137,12 @@ def print_disagreements(name: str, comparison: VerdictComparison, count: int) ->
     differing = comparison.disagreements
     print_text(f"{name}: {len(differing):,} of {comparison.compared:,} recorded verdicts differ")
     for entry in differing[:count]:
-        recorded = "correct" if entry.recorded_correct else "incorrect"
-        question = " ".join(entry.question.split())[:_MAX_QUESTION_CHARS]
+        problem, solution = entry.problem, entry.solution
+        recorded = "correct" if solution.recorded_correct else "incorrect"
+        question = " ".join(problem.question.split())[:_MAX_QUESTION_CHARS]
         print_text(
-            f"{entry.solution_id}: gold {entry.gold!r}, answer {entry.answer!r}: {entry.outcome}, "
-            f"recorded as {recorded}  {question}"
+            f"{solution.solution_id}: gold {problem.answer!r}, answer {solution.answer!r}: "
+            f"{solution.outcome}, recorded as {recorded}  {question}"
         )
     if len(differing) > count:
         print_text(f"{len(differing) - count:,} more; --show {len(differing)} shows all")
@@ -236,12 +235,12 @@ def _print_groups(task: TaskResults) -> None:
 
 
 def _group_rows(
-    parts: Mapping[str, Mapping[str, AccuracyResult]] | Mapping[str, Mapping[str, AccuracyDrop]],
+    parts: Mapping[str, Mapping[str, Mean]],
 ) -> Iterator[Sequence[str]]:
     """Yield one row per label of a group and decoder."""
     for label, by_decoder in parts.items():
-        for decoder, result in by_decoder.items():
-            yield label, decoder, format_points(result), f"{result.n:,}"
+        for decoder, mean in by_decoder.items():
+            yield label, decoder, format_points(mean), f"{mean.n:,}"
 
 
 def _spread_numbers(spread: AccuracySpread) -> tuple[float, float, float, float]:
@@ -255,9 +254,9 @@ def _result_rows(results: Results) -> Iterator[Sequence[str]]:
             yield (
                 task.title,
                 name,
-                format_points(result),
-                f"{result.correct:g}",
-                f"{result.n:,}",
+                format_points(result.accuracy),
+                f"{result.accuracy.total:g}",
+                f"{result.accuracy.n:,}",
                 format_amount(result.cost.tokens),
                 f"{result.cost.prm_calls:,.0f}",
             )
@@ -268,12 +267,12 @@ def _result_rows(results: Results) -> Iterator[Sequence[str]]:
             }
             for condition, accuracy in other_accuracies.items():
                 if accuracy is not None:
-                    cells = (format_points(accuracy), f"{accuracy.correct:g}", "", "", "")
+                    cells = (format_points(accuracy), f"{accuracy.total:g}", "", "", "")
                     yield task.title, f"{name}, {condition}", *cells
         for row in number_rows(task, "terminal"):
-            yield task.title, row.title, row.text, "", f"{row.result.n:,}", "", ""
+            yield task.title, row.title, row.text, "", f"{row.mean.n:,}", "", ""
     for suite, suite_results in results.suites.items():
-        for name, mean in suite_results.decoders.items():
+        for name, mean in suite_results.accuracies.items():
             yield f"mean of {suite}", name, format_points(mean), "", f"{mean.n:,}", "", ""
 
 
@@ -296,16 +295,18 @@ def print_comparison(comparison: Comparison, count: int, columns: Sequence[str] 
     )
     for note in comparison.notes:
         print_text(f"note: {note}")
-    if any(difference.clusters for difference in comparison.differences):
+    if any(paired.difference.clusters for paired in comparison.differences):
         print_text("(n): number of base problems; intervals and p-values are over base problems.")
-    for problem in comparison.changed[:count]:
-        is_a_better = problem.better == "a"
-        correct_answer = problem.answer_a if is_a_better else problem.answer_b
-        wrong_answer = problem.answer_b if is_a_better else problem.answer_a
-        question = " ".join(problem.question.split())[:_MAX_QUESTION_CHARS]
+    for changed in comparison.changed[:count]:
+        placed = changed.placed
+        is_a_better = changed.better == "a"
+        correct_answer = changed.answer_a if is_a_better else changed.answer_b
+        wrong_answer = changed.answer_b if is_a_better else changed.answer_a
+        question = " ".join(placed.problem.question.split())[:_MAX_QUESTION_CHARS]
         print_text(
-            f"{problem.task} {problem.problem_id}  only {problem.better.upper()}: gold "
-            f"{problem.gold!r}, correct {correct_answer!r}, wrong {wrong_answer!r}  {question}"
+            f"{placed.benchmark_place.name} {placed.problem_id}  only {changed.better.upper()}: "
+            f"gold {placed.problem.answer!r}, correct {correct_answer!r}, "
+            f"wrong {wrong_answer!r}  {question}"
         )
     n_changed = len(comparison.changed)
     if n_changed > count:

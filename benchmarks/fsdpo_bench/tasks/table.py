@@ -8,6 +8,7 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any, TypeVar
 
+from fsdpo_bench.tasks.description import TaskDescription
 from fsdpo_bench.tasks.fetch import PublicFile
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, suggest_names
@@ -50,12 +51,9 @@ class GoldCorrection:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """A benchmark; the keys of its TOML file are the names of these fields."""
+class Task(TaskDescription):
+    """A benchmark with its source; the keys of its TOML file are the names of these fields."""
 
-    name: str  #: Name on the command line, and name of the folder in a data directory.
-    title: str  #: Name in reports.
-    count: int | None = None  #: Number of problems; None if unknown.
     digest: str = ""  #: ``problems_digest`` with the golds of the source; empty if unknown.
     formats: Sequence[ProblemFormat] = ()  #: Formats of its rows, tried in this order.
     order: int = 1000  #: Position in lists; tasks are sorted by this number.
@@ -84,20 +82,10 @@ class Task:
     #: Corrections of golds, by problem id.
     notes: Mapping[str, GoldCorrection] = field(default_factory=dict)
     defects: Sequence[str] = ()  #: Other known defects of public copies.
-    #: Relative error of numeric answers, in addition to the rounding of the gold; 0 allows only
-    #: the rounding. Reports give the tolerant and the strict score. None for exact answers.
-    tolerance: float | None = None
-    #: The default metric: ``avg@K``, ``maj@K``, or ``greedy`` for the accuracy of one solution.
-    metric: str = "greedy"
     #: Field with the base problem; problems with the same value are one cluster in statistics.
     cluster: str = ""
-    #: Benchmark with the base problems; reports give the drop in accuracy from it.
-    base_task: str = ""
-    #: Group whose parts (such as instances of templates) give the spread of the accuracy.
-    spread_group: str = ""
     #: Groups of problems in reports: the possible field names, by name of the group.
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    version: int = 1  #: Version of the problems and their grading; raised with every change.
 
     def format_question(self, text: str) -> str:
         """Return the question without ``remove_text``, and with the hint."""

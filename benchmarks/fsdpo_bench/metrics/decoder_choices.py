@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from fsdpo_bench.decoders.choices import (
-    ChoiceDistribution,
+    best_of_n,
     distribute_best_of_n,
     distribute_choices,
+    expected_values,
     random_orders,
     subsets_of_size,
 )
@@ -17,12 +18,13 @@ from fsdpo_bench.decoders.decoders import (
     DECODERS,
     SAMPLES_PART,
     Candidates,
+    Decoder,
     DecoderSetup,
     parse_result_name,
 )
 from fsdpo_bench.metrics.full_solutions import read_solution_rows
-from fsdpo_bench.metrics.pools import Benchmark, Pool
-from fsdpo_bench.metrics.samples import Rewards, Samples
+from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool
+from fsdpo_bench.metrics.sample_arrays import Rewards, Samples
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import Mean, mean_rate
@@ -30,7 +32,15 @@ from fsdpo_data.steps.rewards import AGGREGATES, check_aggregate
 
 #: Text between a result name and its reward model, if a pool has several.
 MODEL_SEPARATOR = " by "
-LIKELIHOOD_DECODER = "likely"  #: Name of the choice of the most likely sample.
+#: The choice by the likelihood of the samples. Only reports with likelihoods have it, so that it is
+#: not registered. Its rewards are the likelihoods.
+LIKELY = Decoder(
+    name="likely",
+    title="the most likely sample, without a PRM",
+    description="the sample with the highest likelihood",
+    choose=lambda candidates: best_of_n(candidates.rewards),
+    suffix="@{k}",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,45 +71,52 @@ def parse_decoder_name(name: str) -> DecoderSetup | None:
 
 
 @dataclass(frozen=True)
-class DecodedSamples:
+class DecoderChoices:
     """What one decoder chooses on one benchmark."""
 
-    name: str  #: Name of the result.
-    setup: DecoderSetup | None  #: The decoder; None for the most likely sample.
-    model: str  #: The reward model; empty without one.
+    decoder: DecoderName  #: The decoder.
     samples: Samples  #: The solutions from which the decoder chooses.
-    distribution: ChoiceDistribution  #: Its choices.
+    #: Probability that each solution is chosen. If a vote chooses nothing, the sum of a row is less
+    #: than 1.
+    chosen_PM: np.ndarray
+
+    @property
+    def name(self) -> str:
+        """Name of the result."""
+        return self.decoder.name
+
+    def expected_P(self, value_PM: np.ndarray) -> np.ndarray:
+        """Return the expected value of the chosen solution for each problem; 0 without a choice."""
+        return expected_values(self.chosen_PM, value_PM)
 
     @cached_property
     def correct_P(self) -> np.ndarray:
         """Probability that the chosen solution is correct, for each problem."""
-        return self.distribution.expected_P(self.samples.is_correct_PM)
+        return self.expected_P(self.samples.is_correct_PM)
 
     @property
     def strict_P(self) -> np.ndarray | None:
         """The same without the tolerance of the benchmark; None without a tolerance."""
         strict_PM = self.samples.strict_PM
-        return None if strict_PM is None else self.distribution.expected_P(strict_PM)
+        return None if strict_PM is None else self.expected_P(strict_PM)
 
     @property
     def upper_bound_P(self) -> np.ndarray:
         """The same if undecided answers and timeouts are correct."""
         samples = self.samples
-        return self.distribution.expected_P(samples.is_correct_PM | samples.is_unknown_PM)
+        return self.expected_P(samples.is_correct_PM | samples.is_unknown_PM)
 
     @property
     def without_judge_P(self) -> np.ndarray:
         """The same if the answers that a judge decided are wrong."""
         samples = self.samples
-        return self.distribution.expected_P(samples.is_correct_PM & ~samples.is_judged_PM)
+        return self.expected_P(samples.is_correct_PM & ~samples.is_judged_PM)
 
     @property
     def upper_bound_without_judge_P(self) -> np.ndarray:
         """The same if these answers, undecided ones and timeouts are correct."""
         samples = self.samples
-        return self.distribution.expected_P(
-            samples.is_correct_PM | samples.is_unknown_PM | samples.is_judged_PM
-        )
+        return self.expected_P(samples.is_correct_PM | samples.is_unknown_PM | samples.is_judged_PM)
 
     def mean(self, value_P: np.ndarray, selected_P: np.ndarray | None = None) -> Mean:
         """Return the mean over the problems that count, clustered by base problem."""
@@ -109,33 +126,32 @@ class DecodedSamples:
         return mean_rate(value_P[counts_P], self.samples.clusters(counts_P))
 
     def outcome_counts(self) -> dict[str, float]:
-        """Return the expected number of answers by outcome, over all problems."""
+        """Return the expected number of answers by outcome, over all problems.
+
+        Sums of probabilities have rounding errors, so the counts are rounded to six digits.
+        """
         outcome_PM = self.samples.outcome_PM
         counts = {
-            str(outcome): float(self.distribution.expected_P(outcome_PM == outcome).sum())
+            str(outcome): float(self.expected_P(outcome_PM == outcome).sum())
             for outcome in sorted(set(outcome_PM.ravel()))
         }
-        nothing_P = self.distribution.nothing_P
+        nothing_P = 1 - self.chosen_PM.sum(axis=1)
         # Without a choice there is no answer, unless the problem does not count.
         for outcome in sorted(set(outcome_PM[~self.samples.counts_P, 0])):
             counts[outcome] += float(nothing_P[outcome_PM[:, 0] == outcome].sum())
         n_missing = float(nothing_P[self.samples.counts_P].sum())
         counts["no_answer"] = counts.get("no_answer", 0.0) + n_missing
-        return {name: count for name, count in sorted(counts.items()) if count}
+        rounded = {name: round(count, 6) for name, count in sorted(counts.items())}
+        return {name: count for name, count in rounded.items() if count > 0}
 
     def chosen_indices(self) -> list[int | None] | None:
         """Return the index of the chosen solution of each problem; None if it is not certain.
 
         The index is None without a choice.
         """
-        chosen_PM, nothing_P = self.distribution
-        is_certain_P = (chosen_PM.max(axis=1) == 1) | (nothing_P == 1)
-        if not is_certain_P.all():
+        if not np.isin(self.chosen_PM, (0, 1)).all():
             return None
-        return [
-            None if nothing else int(row_M.argmax())
-            for row_M, nothing in zip(chosen_PM, nothing_P == 1, strict=True)
-        ]
+        return [int(row_M.argmax()) if row_M.any() else None for row_M in self.chosen_PM]
 
 
 @cache
@@ -144,7 +160,7 @@ def _subsets(size: int, n_samples: int, spec: SubsetSpec) -> np.ndarray:
     return subsets_of_size(size, random_orders(n_samples, spec.max_subsets, spec.seed))
 
 
-def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> DecodedSamples:
+def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> DecoderChoices:
     """Return the choices of a decoder, averaged over subsets of K samples.
 
     Raises:
@@ -175,10 +191,10 @@ def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> Deco
     else:
         member_RM = _subsets(size, samples.n_samples, spec)
     if setup.decoder.distribute is not None:
-        distribution = setup.decoder.distribute(samples.class_PM, reward_PM, member_RM)
+        chosen_PM = setup.decoder.distribute(samples.class_PM, reward_PM, member_RM)
     else:
-        distribution = _choose_from_subsets(samples, setup, reward_PM, member_RM)
-    return DecodedSamples(decoder.name, setup, decoder.model, samples, distribution)
+        chosen_PM = _choose_from_subsets(samples, setup, reward_PM, member_RM)
+    return DecoderChoices(decoder, samples, chosen_PM)
 
 
 def _rewards(samples: Samples, decoder: DecoderName) -> Rewards:
@@ -195,7 +211,7 @@ def _rewards(samples: Samples, decoder: DecoderName) -> Rewards:
 
 def _choose_from_subsets(
     samples: Samples, setup: DecoderSetup, reward_PM: np.ndarray, member_RM: np.ndarray
-) -> ChoiceDistribution:
+) -> np.ndarray:
     """Return the distribution of a decoder by calling it for each subset."""
     problem_ids = [placed.problem_id for placed in samples.problems]
     solutions = read_solution_rows(samples.root, problem_ids)
@@ -214,17 +230,12 @@ def _choose_from_subsets(
     return distribute_choices(choose, len(problem_ids), member_RM)
 
 
-def decode_most_likely(benchmark: Benchmark, likelihood_PM: np.ndarray) -> DecodedSamples:
+def decode_most_likely(benchmark: Benchmark, likelihood_PM: np.ndarray) -> DecoderChoices:
     """Return the choice of the sample with the highest likelihood."""
-    samples = benchmark.main
-    n_samples = samples.n_samples
-    return DecodedSamples(
-        name=f"{LIKELIHOOD_DECODER}@{n_samples}",
-        setup=None,
-        model="",
-        samples=samples,
-        distribution=distribute_best_of_n(likelihood_PM, n_samples),
-    )
+    n_samples = benchmark.main.n_samples
+    decoder = DecoderName(DecoderSetup(LIKELY, k=n_samples))
+    chosen_PM = distribute_best_of_n(likelihood_PM, n_samples)
+    return DecoderChoices(decoder, benchmark.main, chosen_PM)
 
 
 def select_decoders(

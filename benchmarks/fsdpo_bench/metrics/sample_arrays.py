@@ -37,7 +37,8 @@ UNCOUNTED_OUTCOMES = (GOLD_UNPARSED, UNGRADED)
 UNKNOWN_OUTCOMES = (UNDECIDED, "timed_out")
 
 
-class PlacedProblem(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class PlacedProblem:
     """A problem at one of its places in a benchmark."""
 
     problem_id: str  #: Id of the problem.

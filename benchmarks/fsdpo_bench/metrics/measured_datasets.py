@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsdpo_bench.decoders.decoders import DECODERS, SAMPLES_PART, DecoderSetup
-from fsdpo_bench.metrics.results import MeasuredDataset, MeasurementSettings
-from fsdpo_bench.metrics.samples import (
+from fsdpo_bench.metrics.result_records import MeasuredDataset, MeasurementSettings
+from fsdpo_bench.metrics.sample_arrays import (
     PlacedProblem,
     Samples,
     SolutionTable,
@@ -23,8 +23,9 @@ from fsdpo_bench.metrics.samples import (
     read_places,
     read_solutions,
 )
-from fsdpo_bench.run_folder import BenchmarkEntry, RunRecord, is_run, read_run_record
-from fsdpo_bench.tasks.table import Task, all_tasks
+from fsdpo_bench.run_folder import RunRecord, is_run, read_run_record
+from fsdpo_bench.tasks.description import TaskDescription
+from fsdpo_bench.tasks.table import all_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
@@ -46,7 +47,7 @@ class Benchmark:
 
     name: str  #: Name of the benchmark; the source of the problems without one.
     #: The benchmark in the run or in the table of tasks; None for problems of no benchmark.
-    entry: BenchmarkEntry | Task | None
+    task: TaskDescription | None
     parts: Mapping[str, Samples]  #: Solutions by part; all parts have the same problems.
     failed: int  #: Problems without a solution in one of the parts.
     left_out: int  #: Problems with fewer samples than most problems.
@@ -54,14 +55,7 @@ class Benchmark:
     @property
     def title(self) -> str:
         """Name in reports."""
-        return self.name if self.entry is None else self.entry.title
-
-    @property
-    def size(self) -> int | None:
-        """Number of problems of the complete benchmark; None if unknown."""
-        if self.entry is None:
-            return None
-        return self.entry.count if isinstance(self.entry, Task) else self.entry.rows
+        return self.name if self.task is None else self.task.title
 
     @property
     def main(self) -> Samples:
@@ -229,9 +223,12 @@ def _load_benchmarks(
         ]
         if not measurable:
             continue
-        entry = run.benchmarks.get(name) if run else all_tasks().get(name)
+        entry = run.benchmarks.get(name) if run else None
+        task = entry.task if entry else None
+        if run is None:
+            task = all_tasks().get(name)
         n_problems = len(problems)
-        if isinstance(entry, BenchmarkEntry) and questions is None:
+        if entry is not None and questions is None:
             n_problems = entry.problems
         complete = measurable
         for root in parts.values():
@@ -240,7 +237,7 @@ def _load_benchmarks(
             complete = [placed for placed in complete if counts[placed.problem_id] >= n_samples]
         benchmarks[name] = Benchmark(
             name=name,
-            entry=entry,
+            task=task,
             parts={
                 part: make_samples(
                     tables[root], complete, scored_tables if root == main_root else {}

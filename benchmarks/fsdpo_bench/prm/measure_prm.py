@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from fsdpo_bench.metrics.full_solutions import SolvedProblem
 from fsdpo_bench.prm.dataset_report import (
-    ScoredSolution,
     check_best_of,
     dataset_report,
     load_measurable,
@@ -152,13 +152,13 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
                 scored = load_scored(options.data)
                 measurements.dataset = dataset_report(scored, options.k)
         return measurements
-    solutions = load_measurable(options.data) if options.data else []
+    entries = load_measurable(options.data) if options.data else []
     if options.data:
-        check_best_of(solutions, options.k)  # before hours of scoring
+        check_best_of(entries, options.k)  # before hours of scoring
     progress.phase("load the model", 1)
     scorer = _ProgressScorer(_load_model(prm, options), progress)
     if options.data:
-        measurements.dataset = dataset_report(_add_rewards(solutions, scorer), options.k)
+        measurements.dataset = dataset_report(_add_rewards(entries, scorer), options.k)
     if examples_by_name:
         score = partial(score_examples, scorer=scorer, template=template)
         measurements.processbench = _measure_processbench(
@@ -350,15 +350,15 @@ class _ProgressScorer:
         return rewards
 
 
-def _add_rewards(solutions: Sequence[ScoredSolution], scorer: Scorer) -> list[ScoredSolution]:
+def _add_rewards(entries: Sequence[SolvedProblem], scorer: Scorer) -> list[SolvedProblem]:
     """Return the solutions with the scorer's rewards, without the ones that it cannot read."""
     items = [
-        ScorerInput(prompt=solution.prompt, steps=solution.steps, question=solution.question)
-        for solution in solutions
+        ScorerInput(entry.solution.prompt, entry.solution.completions, entry.problem.question)
+        for entry in entries
     ]
     all_rewards = scorer.score(items)
     return [
-        replace(solution, rewards=rewards)
-        for solution, rewards in zip(solutions, all_rewards, strict=True)
+        replace(entry, solution=replace(entry.solution, step_rewards=rewards))
+        for entry, rewards in zip(entries, all_rewards, strict=True)
         if rewards
     ]
