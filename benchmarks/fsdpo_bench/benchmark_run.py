@@ -43,7 +43,7 @@ from fsdpo_data.models.prompts import load_tokenizer
 from fsdpo_data.models.resolve import SERVED_REVISION, ResolvedWeights
 from fsdpo_data.problems.load import ProblemSet, problems_digest
 from fsdpo_data.stages.grade import GradeStage
-from fsdpo_data.stages.pipeline import BeamSearch, make_build_job
+from fsdpo_data.stages.pipeline import SolutionSearch, make_build_job
 from fsdpo_data.stages.sample import BUILD_FOLDER, BuildJob, build
 from fsdpo_data.stages.score import ScoreStage
 from fsdpo_data.steps.segment import segmenter_name
@@ -285,7 +285,7 @@ class _PartBuilder:
             return RunPart(self._make_job(n=1, temperature=0.0))
         if origin == "beam":
             assert self._reward_model is not None  # the decoder needs rewards
-            search = BeamSearch(self._reward_model, self._options.beam(setup))
+            search = SolutionSearch(origin, self._reward_model, self._options.beam(setup))
             return RunPart(self._make_job(n=1, temperature=sampling.temperature, search=search))
         sharing = [other for other in setups if other.part == setup.part]
         n = max(other.k for other in sharing)
@@ -301,7 +301,7 @@ class _PartBuilder:
             close_loaded_engine(self._make_scorer)
 
     def _make_job(
-        self, *, n: int, temperature: float, search: BeamSearch | None = None
+        self, *, n: int, temperature: float, search: SolutionSearch | None = None
     ) -> BuildJob:
         """Return a build that leaves the models loaded."""
         return make_build_job(
