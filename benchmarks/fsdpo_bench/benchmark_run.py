@@ -285,7 +285,8 @@ class _PartBuilder:
             return RunPart(self._make_job(n=1, temperature=0.0))
         if origin == "beam":
             assert self._reward_model is not None  # the decoder needs rewards
-            search = SolutionSearch(origin, self._reward_model, self._options.beam(setup))
+            beam = self._options.beam.replace(b2=setup.b2)
+            search = SolutionSearch(origin, self._reward_model, beam)
             return RunPart(self._make_job(n=1, temperature=sampling.temperature, search=search))
         sharing = [other for other in setups if other.part == setup.part]
         n = max(other.k for other in sharing)

@@ -10,10 +10,11 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field
 
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailurePolicy
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
-from fsdpo_data.core.options import Group, Option, check_read_options
+from fsdpo_data.core.options import Group, Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
