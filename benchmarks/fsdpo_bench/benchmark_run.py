@@ -91,6 +91,8 @@ class BenchmarkRun:
 def run_benchmarks(options: RunOptions, warn: Warn = _ignore_warning) -> Path:
     """Solve benchmarks, and return the folder of the run.
 
+    The option ``out`` is a local directory (:func:`~fsdpo_data.dataset.remote.local_paths`).
+
     Raises:
         InputError: if an option cannot be used.
         UnavailableError: if a library, a GPU, a model or the Hub is not available.
@@ -98,7 +100,7 @@ def run_benchmarks(options: RunOptions, warn: Warn = _ignore_warning) -> Path:
     run = prepare_run(options)
     for warning in run.warnings:
         warn(warning)
-    out = options.out or run.default_out
+    out = Path(options.out or run.default_out)
     with progress() as progress_bar:
         execute_run(run, out, resume=options.resume, progress=progress_bar)
     for warning in describe_failures(out, run.record.parts):

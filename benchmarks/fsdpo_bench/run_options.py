@@ -88,10 +88,11 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
     """Prompt and score position of a published reward model: a name, or a TOML file. By default
     they are detected from the model.
     """
-    out: Annotated[Path | None, Option(default_text="runs/bench-MODEL-DIGEST", in_digest=False)] = (
-        None
-    )
-    """Run directory."""
+    out: Annotated[
+        str | Path | None,
+        Option(default_text="runs/bench-MODEL-DIGEST", in_digest=False, dataset="output"),
+    ] = None
+    """Run directory, or a URL such as `s3://bucket/runs/bench`."""
     as_json: Annotated[bool, Option(flags=["--json"], in_digest=False)] = False
     """Print JSON instead of a table."""
     template: Annotated[str | None, Option(panel=_SAMPLING, default_text="the model's")] = None
