@@ -36,7 +36,11 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
     from fsdpo_bench.benchmark_run import run_benchmarks
     from fsdpo_bench.metrics.measure import MeasureSpec
     from fsdpo_bench.report.reports import make_reports
+    from fsdpo_data.dataset.remote import local_paths
 
-    folder = run_benchmarks(options, warn)
-    [report] = make_reports([folder], MeasureSpec(), budget_bytes=DEFAULT_BUDGET_BYTES, warn=warn)
+    with local_paths(options) as local_options:
+        folder = run_benchmarks(local_options, warn)
+        [report] = make_reports(
+            [folder], MeasureSpec(), budget_bytes=DEFAULT_BUDGET_BYTES, warn=warn
+        )
     return report.results

@@ -43,7 +43,7 @@ from fsdpo_data.models.prompts import load_tokenizer
 from fsdpo_data.models.resolve import SERVED_REVISION, ResolvedWeights
 from fsdpo_data.problems.load import ProblemSet, problems_digest
 from fsdpo_data.stages.grade import GradeStage
-from fsdpo_data.stages.pipeline import BeamSearch, make_build_job
+from fsdpo_data.stages.pipeline import SolutionSearch, make_build_job
 from fsdpo_data.stages.sample import BUILD_FOLDER, BuildJob, build
 from fsdpo_data.stages.score import ScoreStage
 from fsdpo_data.steps.segment import segmenter_name
@@ -91,6 +91,8 @@ class BenchmarkRun:
 def run_benchmarks(options: RunOptions, warn: Warn = _ignore_warning) -> Path:
     """Solve benchmarks, and return the folder of the run.
 
+    The option ``out`` is a local directory (:func:`~fsdpo_data.dataset.remote.local_paths`).
+
     Raises:
         InputError: if an option cannot be used.
         UnavailableError: if a library, a GPU, a model or the Hub is not available.
@@ -98,7 +100,7 @@ def run_benchmarks(options: RunOptions, warn: Warn = _ignore_warning) -> Path:
     run = prepare_run(options)
     for warning in run.warnings:
         warn(warning)
-    out = options.out or run.default_out
+    out = Path(options.out or run.default_out)
     with progress() as progress_bar:
         execute_run(run, out, resume=options.resume, progress=progress_bar)
     for warning in describe_failures(out, run.record.parts):
@@ -294,7 +296,8 @@ class _PartBuilder:
             return RunPart(self._make_job(n=1, temperature=0.0))
         if origin == "beam":
             assert self._reward_model is not None  # the decoder needs rewards
-            search = BeamSearch(self._reward_model, self._options.beam(setup))
+            beam = self._options.beam.replace(b2=setup.b2)
+            search = SolutionSearch(origin, self._reward_model, beam)
             return RunPart(self._make_job(n=1, temperature=sampling.temperature, search=search))
         sharing = [other for other in setups if other.part == setup.part]
         n = max(other.k for other in sharing)
@@ -310,7 +313,7 @@ class _PartBuilder:
             close_loaded_engine(self._make_scorer)
 
     def _make_job(
-        self, *, n: int, temperature: float, search: BeamSearch | None = None
+        self, *, n: int, temperature: float, search: SolutionSearch | None = None
     ) -> BuildJob:
         """Return a build that leaves the models loaded."""
         return make_build_job(

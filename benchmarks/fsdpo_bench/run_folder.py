@@ -14,8 +14,8 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_atomic
 from fsdpo_data.core.identity import SourceRef
 from fsdpo_data.core.input_files import read_file
+from fsdpo_data.dataset.run_directory import RUN_FILE
 
-RUN_FILE = "run.json"  #: Name of the file in the folder of a run.
 RESULTS_FILE = "results.json"  #: Name of the file with the results of a run.
 
 

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from fsdpo_bench.decoders.decoders import DECODERS, Decoder, DecoderSetup
 from fsdpo_bench.tasks.own_rows import RowOptions
+from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.errors import InputError, suggest_names
-from fsdpo_data.core.options import Group, Option, check_read_options
+from fsdpo_data.core.options import Group, Option
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
 from fsdpo_data.engines.beam_search import BeamSpec
@@ -87,10 +88,11 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
     """Prompt and score position of a published reward model: a name, or a TOML file. By default
     they are detected from the model.
     """
-    out: Annotated[Path | None, Option(default_text="runs/bench-MODEL-DIGEST", in_digest=False)] = (
-        None
-    )
-    """Run directory."""
+    out: Annotated[
+        str | Path | None,
+        Option(default_text="runs/bench-MODEL-DIGEST", in_digest=False, dataset="output"),
+    ] = None
+    """Run directory, or a URL such as `s3://bucket/runs/bench`."""
     as_json: Annotated[bool, Option(flags=["--json"], in_digest=False)] = False
     """Print JSON instead of a table."""
     template: Annotated[str | None, Option(panel=_SAMPLING, default_text="the model's")] = None
@@ -126,24 +128,12 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
     it. `last` takes the reward of the last step. By default, the aggregate of the PRM format, or
     `last` for an outcome reward model.
     """
-    b1: Annotated[int, Field(ge=1), Option(panel=_BEAM)] = 5
-    """Next steps to sample for each solution in the beam."""
     b2: Annotated[Sequence[Annotated[int, Field(ge=1)]], Option(panel=_BEAM)] = (1,)
     """Solutions to keep after each step (the beam size); may be repeated, for one search each."""
-    first_keep: Annotated[Literal["b1", "b2"], Option(panel=_BEAM)] = "b1"
-    """Solutions to keep after the first step: ``b1`` as in the algorithm of Full-Step-DPO, or
-    ``b2`` as in its text.
-    """
-    beam_aggregate: Annotated[str, Option(panel=_BEAM, choices=AGGREGATES)] = "last"
-    """Function from step rewards to the reward that ranks partial solutions; `last` takes the
-    reward of the newest step.
-    """
-    max_steps: Annotated[int, Field(ge=1), Option(panel=_BEAM)] = 32
-    """Maximum number of generations per solution. A generation adds one step, or
-    a part of a step that is longer than `step_tokens`.
-    """
-    step_tokens: Annotated[int, Field(ge=1), Option(panel=_BEAM)] = 256
-    """Maximum number of tokens per generation; the next generation continues a longer step."""
+    beam: Annotated[
+        BeamSpec, Group(flags={"aggregate": "beam_aggregate"}, panel=_BEAM, without=("b2",))
+    ] = BeamSpec()
+    """Settings of the beam search; the list `b2` replaces its beam size."""
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
@@ -203,7 +193,7 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
                 decoder,
                 k=k,
                 aggregate=aggregate if "aggregate" in parameters else "",
-                b1=self.b1 if "b1" in parameters else 0,
+                b1=self.beam.b1 if "b1" in parameters else 0,
                 b2=b2,
             )
             for k in (ks if "k" in parameters else [1])
@@ -252,17 +242,6 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
                 field="decoder",
                 value=",".join(searches),
             )
-
-    def beam(self, setup: DecoderSetup) -> BeamSpec:
-        """Return the settings of the beam search of a decoder."""
-        return BeamSpec(
-            b1=setup.b1,
-            b2=setup.b2,
-            max_steps=self.max_steps,
-            step_tokens=self.step_tokens,
-            first_keep=self.first_keep,
-            aggregate=self.beam_aggregate,
-        )
 
     def _default_decoders(self, has_metric: bool, n_recorded: int) -> list[str]:
         """Return the decoders of a run without the option ``decoder``.

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import (
     Group,
     Option,
@@ -179,6 +180,43 @@ def given_values(options: Options, always: Collection[str] = ()) -> dict[str, An
         for name, parameter in command_parameters(type(options)).items()
         if (value := parameter.value_in(options)) != parameter.default or name in always
     }
+
+
+def check_read_options(
+    options: Options,
+    kind: str,
+    chosen: Collection[str],
+    read_options: Mapping[str, Collection[str]],
+) -> None:
+    """Check that the options that no chosen thing reads have their defaults.
+
+    Args:
+        options: Options, whose parameters include those that only some things read.
+        kind: Kind of the things, such as ``loss``.
+        chosen: Names of the things that run.
+        read_options: For each thing of the kind, the parameters that it reads and others do not.
+
+    Raises:
+        InputError: if an option that nothing reads has another value; it names the readers.
+    """
+    readers: dict[str, list[str]] = {}
+    for name, option_names in read_options.items():
+        for option_name in option_names:
+            readers.setdefault(option_name, []).append(name)
+    for parameter in command_parameters(type(options), with_hidden=True).values():
+        names = readers.get(parameter.name)
+        if names is None or not {*names}.isdisjoint(chosen):
+            continue
+        value = parameter.value_in(options)
+        if value != parameter.default:
+            is_one = len(chosen) == 1
+            raise InputError(
+                f"the {kind}{'' if is_one else 's'} {', '.join(chosen)} "
+                f"{'does' if is_one else 'do'} not read this option. Leave it out, or use one that "
+                f"reads it: {', '.join(names)}.",
+                field=".".join((type(options).__name__, *parameter.path)),
+                value=value,
+            )
 
 
 def command_line(

@@ -376,38 +376,3 @@ def _describe_expected(detail: Any, info: FieldInfo | None) -> str:
     if kind == "is":  # is_instance_of
         kind = detail["ctx"]["class"]
     return _EXPECTED_VALUES.get(kind, str(detail["msg"]))
-
-
-def check_read_options(
-    options: Options,
-    kind: str,
-    chosen: Collection[str],
-    read_options: Mapping[str, Collection[str]],
-) -> None:
-    """Check that the options that no chosen thing reads have their defaults.
-
-    Args:
-        options: Options, whose fields include those that only some things read.
-        kind: Kind of the things, such as ``loss``.
-        chosen: Names of the things that run.
-        read_options: For each thing of the kind, the fields that it reads and others do not.
-
-    Raises:
-        InputError: if an option that nothing reads has another value; it names the readers.
-    """
-    readers: dict[str, list[str]] = {}
-    for name, option_names in read_options.items():
-        for option_name in option_names:
-            readers.setdefault(option_name, []).append(name)
-    for field_name, info in type(options).model_fields.items():
-        names = readers.get(field_name)
-        if names is None or not {*names}.isdisjoint(chosen):
-            continue
-        if getattr(options, field_name) != info.default:
-            is_one = len(chosen) == 1
-            raise options.field_error(
-                field_name,
-                f"the {kind}{'' if is_one else 's'} {', '.join(chosen)} "
-                f"{'does' if is_one else 'do'} not read this option. Leave it out, or use one that "
-                f"reads it: {', '.join(names)}.",
-            )

@@ -1,8 +1,9 @@
-"""Datasets and shards behind URLs.
+"""Datasets, shards and benchmark runs behind URLs.
 
 Commands work on local directories. An input is downloaded to the cache of the user, and compared
 with the digests of its manifest. An output is written to a local directory and then uploaded. Its
-last file, ``manifest.json`` or ``shard.json`` of a shard, completes the upload.
+last file completes the upload: ``manifest.json``, ``shard.json`` of a shard, or ``run.json`` of a
+run.
 """
 
 from __future__ import annotations
@@ -28,11 +29,17 @@ from fsdpo_data.core.remote_folder import RemoteFolder
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.core.urls import is_url
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.dataset.run_directory import CONFIG_FILE, MANIFEST_FILE, QUARANTINE_FILE, SHARD_FILE
+from fsdpo_data.dataset.run_directory import (
+    CONFIG_FILE,
+    MANIFEST_FILE,
+    QUARANTINE_FILE,
+    RUN_FILE,
+    SHARD_FILE,
+)
 from fsdpo_data.dataset.validate import check_files
 
-#: Files that complete a dataset and a shard.
-LAST_FILES = (MANIFEST_FILE, SHARD_FILE)
+#: Files that complete a dataset, a shard and a run.
+LAST_FILES = (MANIFEST_FILE, SHARD_FILE, RUN_FILE)
 OptionsT = TypeVar("OptionsT", bound=Options)
 
 ALL_FOLDERS = "/*"  #: End of a URL that stands for all folders in a folder.
@@ -83,16 +90,17 @@ def local_paths(options: OptionsT, progress: Progress = NO_PROGRESS) -> Iterator
 
 
 def local_copy(location: str | Path, progress: Progress = NO_PROGRESS) -> Path:
-    """Return the directory of a dataset or shard; a URL is first downloaded to the cache.
+    """Return the directory of a dataset, shard or run; a URL is first downloaded to the cache.
 
-    Copies of datasets stay in the cache, and are compared with their manifest at each use.
+    Copies of datasets stay in the cache, and are compared with their manifest at each use. Shards
+    and runs are downloaded at each use.
 
     Args:
         location: A local directory, which is returned as it is, or a URL.
         progress: Receives the progress of the download.
 
     Raises:
-        SchemaError: if the folder holds no complete dataset or shard, or a file differs.
+        SchemaError: if the folder holds no complete dataset, shard or run, or a file differs.
         StoreError: if the cache cannot be written.
         UnavailableError: if the store cannot be reached, or refuses.
     """
@@ -103,15 +111,16 @@ def local_copy(location: str | Path, progress: Progress = NO_PROGRESS) -> Path:
     last_file = next((name for name in LAST_FILES if name in stored_files), None)
     if last_file is None:
         raise SchemaError(
-            f"{folder.url} holds no dataset ({MANIFEST_FILE} is missing) and no finished shard "
-            f"({SHARD_FILE} is missing). Check the URL, or finish its command with `resume=True`."
+            f"{folder.url} holds no dataset ({MANIFEST_FILE} is missing), no finished shard "
+            f"({SHARD_FILE} is missing) and no finished run ({RUN_FILE} is missing). Check the "
+            "URL, or finish its command with `resume=True`."
         )
     copy = _copy_folder(folder.url)
     with store_errors(copy):
         copy.mkdir(parents=True, exist_ok=True)
     lock = copy.with_name(copy.name + ".lock")
     with lock_file(lock, "downloading", wait=True):  # ranks of a training wait for the first
-        if last_file == SHARD_FILE:
+        if last_file != MANIFEST_FILE:
             shutil.rmtree(copy, ignore_errors=True)
             _download(folder, stored_files, copy, progress)
             return copy
@@ -130,8 +139,9 @@ def local_copy(location: str | Path, progress: Progress = NO_PROGRESS) -> Path:
 
 
 def _copy_folder(url: str) -> Path:
-    """Return the folder in the cache with the copy of a URL."""
-    return user_cache_folder("copies") / hashlib.sha256(url.encode()).hexdigest()
+    """Return the folder in the cache with the copy of a URL, which keeps the name of the folder."""
+    digest = hashlib.sha256(url.encode()).hexdigest()
+    return user_cache_folder("copies") / digest / url.rpartition("/")[2]
 
 
 def _download(folder: RemoteFolder, paths: Sequence[str], root: Path, progress: Progress) -> None:
@@ -186,7 +196,7 @@ def _check_target(folder: RemoteFolder, out: Path, *, resume: bool, progress: Pr
 
 
 def upload(directory: Path, folder: RemoteFolder, progress: Progress = NO_PROGRESS) -> None:
-    """Upload a sealed dataset or a finished shard; the file that completes it is written last.
+    """Upload a sealed dataset, a finished shard or run; the file that completes it is written last.
 
     Files of the folder that the directory does not have are deleted.
     """

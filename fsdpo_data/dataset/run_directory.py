@@ -29,6 +29,7 @@ CONFIG_FILE = "config.json"
 COMPLETIONS_FILE = "completions.jsonl"
 MANIFEST_FILE = "manifest.json"
 QUARANTINE_FILE = "quarantine.jsonl"
+RUN_FILE = "run.json"  #: List of the datasets in the folder of a benchmark run.
 SHARD_FILE = "shard.json"  #: Description of a finished shard, inside its directory.
 #: Keys of a config that describe the run, not its content. They are recorded, but not compared.
 RUN_KEYS = ("config_digest", "prm_format_evidence")

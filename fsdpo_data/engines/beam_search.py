@@ -171,10 +171,6 @@ class BeamSampler(StreamingSampler):
     ``step_tokens`` tokens. Prompts have the question if the reward model has its own prompt.
     """
 
-    #: Other prompts of a batch affect the last bits of the rewards, and so the search. Batches
-    #: therefore stay complete when a run is resumed.
-    keeps_batches = True
-
     def __init__(self, sampler: Sampler, scorer: Scorer, segmenter: str, spec: BeamSpec) -> None:
         """Combine the models.
 

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field
 
+from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import DEFAULT_MAX_FAILED, FailurePolicy, parse_max_failed
 from fsdpo_data.core.input_files import parse_json
-from fsdpo_data.core.options import Option, Options, check_read_options
+from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling, SamplingSpec
 from fsdpo_data.engines.registry import (
     SAMPLERS,

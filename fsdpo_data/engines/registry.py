@@ -4,7 +4,7 @@
 ``SAMPLERS.register(SamplerEntry(name="parrot", loader=ParrotSampler))``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pkgutil import resolve_name
@@ -26,8 +26,8 @@ class EngineEntry:
     """The properties that samplers and scorers have in common."""
 
     name: str  #: Name on the command line and in manifests.
-    #: Class or function with the arguments ``(weights, options)``, or its ``module:name``. Empty
-    #: for an automatic engine.
+    #: Class or function with the arguments of :meth:`load`, or its ``module:name``. Empty for an
+    #: automatic engine.
     loader: str | Callable[[Any, Any], Any] = ""
     packages: Sequence[str] = ()  #: Packages that the engine imports.
     extra: str = ""  #: The extra of ``fsdpo`` that installs these packages.
@@ -49,14 +49,18 @@ class EngineEntry:
     #: Engine argument with the fraction of the GPU memory to use; empty if there is none.
     memory_argument: str = ""
 
-    def load(self, weights: Any, options: Any) -> Any:
+    def load(self, *arguments: Any) -> Any:
         """Load the sampler or scorer.
+
+        Args:
+            arguments: The weights and the options of an engine. For a search: the sampler, the
+                scorer, the full name of the segmenter, and the settings of the search.
 
         Raises:
             UnavailableError: if a library, a GPU or the weights are missing.
         """
         loader = resolve_name(self.loader) if isinstance(self.loader, str) else self.loader
-        return loader(weights, options)
+        return loader(*arguments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +70,11 @@ class SamplerEntry(EngineEntry):
     #: Whether the sampler can continue a text that it has started, to limit thinking.
     continues_text: bool = True
     needs_model: bool = True  #: Whether a model runs, in this process or elsewhere.
+    #: Whether the sampler is a search: it samples with the sampler of an engine, and chooses by the
+    #: step rewards of a scorer.
+    needs_scorer: bool = False
+    #: Whether a sample depends on its batch, so that a resumed run samples complete batches again.
+    keeps_batches: bool = False
 
     def can_continue(self, api: str) -> bool:
         """Return whether the sampler can continue a text through an API of its server."""
@@ -91,7 +100,39 @@ class ScorerEntry(EngineEntry):
 SAMPLERS: Registry[SamplerEntry] = Registry("sampler", SamplerEntry, group="fsdpo.samplers")
 SCORERS: Registry[ScorerEntry] = Registry("scorer", ScorerEntry, group="fsdpo.scorers")
 
-EngineName: TypeAlias = Annotated[str, Option(panel="Engine", choices=SAMPLERS)]
+
+@dataclass(frozen=True, slots=True)
+class SamplerNames(Collection[str]):
+    """The names of the searches or of the engines in ``SAMPLERS``, read when they are used.
+
+    A plug-in that is not imported counts as an engine.
+    """
+
+    are_searches: bool  #: Whether the names are those of searches.
+    first: Sequence[str] = ()  #: Names without a registration, before the others.
+
+    @property
+    def source_of_names(self) -> str:
+        """Sentence for errors about unknown names: how to load plug-ins that add names."""
+        return SAMPLERS.source_of_names
+
+    def __contains__(self, name: object) -> bool:
+        if name in self.first:
+            return True
+        return name in SAMPLERS and SAMPLERS[str(name)].needs_scorer == self.are_searches
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.first
+        searches = {entry.name for entry in SAMPLERS.loaded_entries() if entry.needs_scorer}
+        yield from (name for name in SAMPLERS if (name in searches) == self.are_searches)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+EngineName: TypeAlias = Annotated[
+    str, Option(panel="Engine", choices=SamplerNames(are_searches=False))
+]
 ScorerName: TypeAlias = Annotated[str, Option(panel="Engine", choices=SCORERS)]
 
 EntryT = TypeVar("EntryT", bound=EngineEntry)

@@ -11,27 +11,50 @@ from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.steps.rewards import AGGREGATES, PAIR_AGGREGATE, aggregate_expr
 
+PAIR_PANEL = "Style full"  #: Heading in ``--help`` of the options of these pairs.
 
-class PairSpec(Options):
-    """Options of the pair selection."""
 
-    top: Annotated[int, Field(ge=1)] = 4
-    """Number of solutions on each side (T in the paper); this gives at most T × T pairs per
-    problem.
+class PairRule(Options):
+    """Options of the pair selection, in which the reward model may decide the aggregate."""
+
+    top: Annotated[int, Field(ge=1), Option(panel=PAIR_PANEL)] = 4
+    """Best and worst solutions per problem that form pairs: 4 give up to 16 pairs."""
+    aggregate: Annotated[
+        str | None, Option(panel=PAIR_PANEL, choices=AGGREGATES, default_text="by reward model")
+    ] = None
+    """Function that turns step rewards into the reward of a solution. The default is `mean`, and
+    `last` for rewards of an outcome reward model.
     """
-    aggregate: Annotated[str, Option(choices=AGGREGATES)] = PAIR_AGGREGATE
-    """Aggregate of step rewards that gives the reward of a solution."""
-    require_outcome: bool = True
-    """Pair the best correct with the worst incorrect solutions (section 3.4 of the paper). If
-    false, rank by reward alone (section 4.1). No solution is then on both sides, and the chosen one
-    has the higher reward.
+    require_outcome: Annotated[bool, Option(panel=PAIR_PANEL)] = True
+    """Pair the best correct with the worst incorrect solutions. Without it, pair the highest with
+    the lowest rewards, regardless of the outcome.
     """
     max_pairs: Annotated[int | None, Field(ge=1)] = None
-    """Maximum pairs per problem; pairs with the widest margin have priority. None sets no limit."""
-    min_margin: Annotated[float | None, Field(ge=-1, le=1)] = None
-    """Minimum reward of the chosen minus the rejected solution; None sets no limit."""
+    """Maximum number of pairs per problem. `full` prefers the largest margins, `step-dpo` the
+    errors with the lowest rewards.
+    """
+    min_margin: Annotated[float | None, Field(ge=-1, le=1), Option(panel=PAIR_PANEL)] = None
+    """Minimum reward of the chosen minus the rejected solution."""
     allow_unclosed: bool = False
-    """Whether solutions whose thinking never ends may be in pairs."""
+    """Form pairs of solutions whose thinking never ends, too. By default they are left out, like
+    truncated solutions.
+    """
+
+    def with_aggregate(self, default: str) -> PairSpec:
+        """Return the rule with its aggregate, or with ``default`` if it has none."""
+        values = {name: getattr(self, name) for name in PairRule.model_fields}
+        return PairSpec(**values | {"aggregate": self.aggregate or default})
+
+
+class PairSpec(PairRule):
+    """Options of the pair selection, with the aggregate.
+
+    ``top`` is T in the paper. Section 3.4 of the paper requires the outcome; section 4.1 ranks by
+    reward alone. Then no solution is on both sides, and the chosen one has the higher reward.
+    """
+
+    aggregate: Annotated[str, Option(choices=AGGREGATES)] = PAIR_AGGREGATE
+    """Function that turns step rewards into the reward of a solution."""
 
 
 def choose_pairs(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:

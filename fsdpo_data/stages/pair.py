@@ -25,7 +25,7 @@ from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
 from fsdpo_data.dataset.stage_records import PAIR_STAGE, PairRecord
 from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
 from fsdpo_data.dataset.summary import divide, join_counts
-from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
+from fsdpo_data.pairs.best_worst import PAIR_PANEL, PairRule, PairSpec, choose_pairs
 from fsdpo_data.pairs.checks import ImportedPairSettings
 from fsdpo_data.pairs.first_error import StepPairSettings, StepPairSpec
 from fsdpo_data.pairs.statistics import (
@@ -43,8 +43,7 @@ from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_GAMMA, aggregate_expr
 
 #: Difference between the mean weights of the last step on both sides that is worth a warning.
 MAX_WEIGHT_DIFFERENCE = 0.1
-#: Headings in ``--help`` of the options that belong to one style.
-_FULL_PANEL = "Style full"
+#: Heading in ``--help`` of the options that belong to one style.
 _STEP_DPO_PANEL = "Style step-dpo"
 
 
@@ -122,7 +121,7 @@ class StepPairOptions(ContinuationOptions):
     """Continuations of the prefix before an error."""
 
 
-class PairOptions(StageOptions):
+class PairOptions(PairRule, StageOptions):
     r"""Form preference pairs of solutions, or of single steps, by their rewards.
 
     With `--style step-dpo` the model continues the steps before the first error of an incorrect
@@ -147,29 +146,7 @@ class PairOptions(StageOptions):
 
     style: Literal["full", "step-dpo"] = "full"
     """`full` pairs complete solutions; `step-dpo` pairs the first error with a right step."""
-    max_pairs: Annotated[int | None, Field(ge=1)] = None
-    """Maximum number of pairs per problem. `full` prefers the largest margins, `step-dpo` the
-    errors with the lowest rewards.
-    """
-    allow_unclosed: bool = False
-    """Form pairs of solutions whose thinking never ends, too. By default they are left out, like
-    truncated solutions.
-    """
-    top: Annotated[int, Field(ge=1), Option(panel=_FULL_PANEL)] = PairSpec().top
-    """Best and worst solutions per problem that form pairs: 4 give up to 16 pairs."""
-    aggregate: Annotated[
-        str | None, Option(panel=_FULL_PANEL, choices=AGGREGATES, default_text="by reward model")
-    ] = None
-    """Function that turns step rewards into the reward of a solution. The default is `mean`, and
-    `last` for rewards of an outcome reward model.
-    """
-    require_outcome: Annotated[bool, Option(panel=_FULL_PANEL)] = PairSpec().require_outcome
-    """Pair the best correct with the worst incorrect solutions. Without it, pair the highest with
-    the lowest rewards, regardless of the outcome.
-    """
-    min_margin: Annotated[float | None, Field(ge=-1, le=1), Option(panel=_FULL_PANEL)] = None
-    """Minimum reward of the chosen minus the rejected solution."""
-    gamma: Annotated[float, Field(ge=0), Option(panel=_FULL_PANEL, in_digest=False)] = DEFAULT_GAMMA
+    gamma: Annotated[float, Field(ge=0), Option(panel=PAIR_PANEL, in_digest=False)] = DEFAULT_GAMMA
     """Inverse temperature γ of the step weights that are printed; it does not change the pairs."""
     allow_benchmark: AllowBenchmark = False
     """Form pairs of benchmark problems, too."""
@@ -182,7 +159,7 @@ class PairOptions(StageOptions):
         other_style = "full" if self.style == "step-dpo" else "step-dpo"
         for parameter in command_parameters(PairOptions).values():
             is_step_option = parameter.path[0] == "step_dpo"
-            is_full_option = parameter.option.panel == _FULL_PANEL
+            is_full_option = parameter.option.panel == PAIR_PANEL
             is_of_other_style = is_full_option if self.style == "step-dpo" else is_step_option
             value = parameter.value_in(self)
             if is_of_other_style and value != parameter.default:
@@ -200,14 +177,7 @@ def make_pair_stage(options: PairOptions) -> PairStage | StepPairStage:
         check_no_benchmark_problems(root, read_manifest(root))
     if options.style == "step-dpo":
         return _make_step_pair_stage(options, options.step_dpo)
-    pair_spec = PairSpec(
-        top=options.top,
-        max_pairs=options.max_pairs,
-        aggregate=options.aggregate or read_manifest(Path(options.data)).pair_aggregate,
-        require_outcome=options.require_outcome,
-        min_margin=options.min_margin,
-        allow_unclosed=options.allow_unclosed,
-    )
+    pair_spec = options.with_aggregate(read_manifest(Path(options.data)).pair_aggregate)
     return PairStage(pair_spec, gamma=options.gamma)
 
 

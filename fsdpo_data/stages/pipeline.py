@@ -5,22 +5,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailurePolicy
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
-from fsdpo_data.core.options import Group, Option, check_read_options
+from fsdpo_data.core.options import Group, Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.remote import local_paths
 from fsdpo_data.dataset.stage import Stage
 from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings, SearchSettings
-from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
+from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.options import (
     DEFAULT_MODEL,
     FailureOptions,
@@ -29,13 +30,14 @@ from fsdpo_data.engines.options import (
     SamplerOptions,
     Shard,
 )
-from fsdpo_data.engines.registry import scorer_engine_for
+from fsdpo_data.engines.registry import SAMPLERS, SamplerNames, scorer_engine_for
 from fsdpo_data.engines.resolved import (
     ResolvedPolicy,
     ResolvedRewardModel,
     resolve_policy,
     resolve_reward_model,
 )
+from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import ProblemSet, load_problems
@@ -51,6 +53,8 @@ log = logging.getLogger(__name__)
 _SAMPLING_PANEL = "Sampling"
 _ENGINE_PANEL = "Engine"
 _BEAM_PANEL = "Step-wise beam search"
+#: The sampler of independent solutions: that of the engine itself.
+_PLAIN = "plain"
 _ParallelSize = Annotated[int, Field(ge=1), Option(panel=_ENGINE_PANEL, in_digest=False)]
 
 
@@ -115,7 +119,10 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
         ),
     ] = SamplingSpec()
     """Sampling settings, without the stop strings of the template."""
-    sampler: Annotated[Literal["plain", "beam"], Option(panel=_SAMPLING_PANEL)] = "plain"
+    sampler: Annotated[
+        str,
+        Option(panel=_SAMPLING_PANEL, choices=SamplerNames(are_searches=True, first=(_PLAIN,))),
+    ] = _PLAIN
     """`plain` samples solutions independently. `beam` returns the best solutions of a step-wise
     beam search with the reward model `prm`, the best one first.
     """
@@ -170,8 +177,9 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
         super().model_post_init(context)
         self.check_prm_options(self.prm, self.prm_format)
         sampler_options(self)  # checks the sizes against the engine
-        beam_fields = [*BeamSpec.model_fields]
-        check_read_options(self.beam, "sampler", [self.sampler], {"beam": beam_fields})
+        searches = SamplerNames(are_searches=True)
+        read_options = {name: [*BeamSpec.model_fields] for name in searches}
+        check_read_options(self.beam, "sampler", [self.sampler], read_options)
         if self.is_search:
             self._check_search()
         if self.top is not None and self.prm is None:
@@ -188,7 +196,7 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
     @property
     def is_search(self) -> bool:
         """Whether a search with a reward model finds the solutions."""
-        return self.sampler == "beam"
+        return self.sampler != _PLAIN
 
     def _check_search(self) -> None:
         """Raise an InputError if the options do not allow a search."""
@@ -298,7 +306,7 @@ def _make_job(options: BuildOptions) -> BuildJob:
     if options.is_search:
         scorer_options = engine.scorer_options(scorer_engine_for(engine.engine), options.prm_format)
         reward_model = resolve_reward_model(str(options.prm), scorer_options, model_count=2)
-        search = BeamSearch(reward_model, options.beam)
+        search = SolutionSearch(options.sampler, reward_model, options.beam)
     return make_build_job(
         policy,
         source,
@@ -311,9 +319,10 @@ def _make_job(options: BuildOptions) -> BuildJob:
     )
 
 
-class BeamSearch(NamedTuple):
-    """A beam search, which finds the solutions of a build."""
+class SolutionSearch(NamedTuple):
+    """A search, which finds the solutions of a build."""
 
+    sampler: str  #: Name of the search in ``SAMPLERS``.
     reward_model: ResolvedRewardModel  #: Ranks partial solutions.
     spec: BeamSpec  #: Settings of the search.
 
@@ -324,7 +333,7 @@ def make_build_job(
     *,
     sampling: SamplingSpec,
     segmenter: str,
-    search: BeamSearch | None = None,
+    search: SolutionSearch | None = None,
     grade_thinking: bool = False,
     workers: int | None = None,
     failure_policy: FailurePolicy = STOP_AT_FIRST,
@@ -368,17 +377,22 @@ def make_build_job(
     return job if search is None else _with_search(job, search)
 
 
-def _with_search(job: BuildJob, search: BeamSearch) -> BuildJob:
-    """Return a build whose solutions a beam search finds."""
-    reward_model, beam = search
+def _with_search(job: BuildJob, search: SolutionSearch) -> BuildJob:
+    """Return a build whose solutions a search finds."""
+    reward_model = search.reward_model
     sample = job.spec.sample
+    entry = SAMPLERS[search.sampler]
 
-    def make_sampler() -> BeamSampler:
+    def make_sampler() -> Sampler:
         """Load the policy and the reward model."""
         policy = job.make_sampler()
-        return BeamSampler(policy, reward_model.make_scorer(), sample.segmenter, beam)
+        scorer = reward_model.make_scorer()
+        sampler: Sampler = entry.load(policy, scorer, sample.segmenter, search.spec)
+        return sampler
 
-    settings = SearchSettings(sampler="beam", beam=beam, reward_model=reward_model.settings)
+    settings = SearchSettings(
+        sampler=search.sampler, beam=search.spec, reward_model=reward_model.settings
+    )
     spec = replace(
         job.spec,
         sample=sample.model_copy(update={"search": settings}),
@@ -388,7 +402,7 @@ def _with_search(job: BuildJob, search: BeamSearch) -> BuildJob:
         job,
         spec=spec,
         make_sampler=make_sampler,
-        keeps_batches=BeamSampler.keeps_batches,
+        keeps_batches=entry.keeps_batches,
         format_evidence=reward_model.format_evidence,
     )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fsdpo_data.core.options import Options, check_read_options
+from fsdpo_data.core.command_line import check_read_options
+from fsdpo_data.core.options import Options
 from fsdpo_data.core.registry import Registry
 
 

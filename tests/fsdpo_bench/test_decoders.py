@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.plugins import load_plugin
+from fsdpo_data.engines.beam_search import BeamSpec
 
 SHORTEST = """
 from fsdpo_bench.decoders.decoders import DECODERS, Decoder
@@ -58,7 +59,12 @@ def invoke(*arguments: object) -> Any:
 def test_result_names_are_parsed_as_they_are_written() -> None:
     decoders = ["greedy", "first", "sc", "weighted", "bon", "sbs"]
     options = RunOptions(
-        decoder=(",".join(decoders),), k=(16, 1), aggregate="prod", b1=15, b2=(1, 3), prm="prm"
+        decoder=(",".join(decoders),),
+        k=(16, 1),
+        aggregate="prod",
+        beam=BeamSpec(b1=15),
+        b2=(1, 3),
+        prm="prm",
     )
     setups = options.setups()
     names = ["greedy", "first", "sc@1", "sc@16", "weighted@1:prod", "weighted@16:prod"]

@@ -327,7 +327,7 @@ def test_full_step_dpo_recipes_use_the_settings_of_the_paper(name: str) -> None:
     assert (train.schedule, train.warmup, train.epochs) == ("linear", 0.05, 1)
     assert train.batch_pairs == 64
     decoders = stage_options(recipe, "decoders")
-    assert (decoders.k, decoders.b1, decoders.b2) == ((5, 15), 5, (1, 3))
+    assert (decoders.k, decoders.beam.b1, decoders.b2) == ((5, 15), 5, (1, 3))
 
 
 @pytest.mark.parametrize("name", [name for name in RECIPES if name.endswith("step-dpo")])

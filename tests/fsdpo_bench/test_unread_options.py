@@ -9,8 +9,10 @@ from fsdpo_bench.benchmark_run import prepare_run
 from fsdpo_bench.decoders.decoders import DECODERS
 from fsdpo_bench.run_options import RunOptions
 
+from fsdpo_data.core.command_line import command_parameters, make_options
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.load import load_sampler
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.stages.pair import StepPairOptions
@@ -32,13 +34,15 @@ OTHER_VALUES: dict[str, Any] = {
 @pytest.mark.parametrize("decoder", DECODERS.values(), ids=lambda decoder: decoder.name)
 def test_each_decoder_takes_exactly_the_options_that_it_reads(decoder: Any, name: str) -> None:
     prm = "prm" if decoder.needs_rewards else None
-    options = RunOptions(decoder=(decoder.name,), prm=prm, **{name: OTHER_VALUES[name]})
+    values = {"decoder": (decoder.name,), "prm": prm, name: OTHER_VALUES[name]}
+    options = make_options(RunOptions, values)
     if name in (*decoder.parameters, *decoder.options):
         assert {setup.decoder.name for setup in options.setups()} == {decoder.name}
         return
     with pytest.raises(InputError) as refused:
         options.setups()
-    assert f"RunOptions.{name} = " in str(refused.value)
+    field = ".".join(command_parameters(RunOptions)[name].path)
+    assert f"RunOptions.{field} = " in str(refused.value)
     assert f"the decoder {decoder.name} does not read this option" in str(refused.value)
     readers = [
         entry.name for entry in DECODERS.values() if name in (*entry.parameters, *entry.options)
@@ -53,7 +57,7 @@ def test_one_decoder_that_reads_an_option_suffices() -> None:
     ):
         assert [setup.name for setup in setups] == ["greedy", "sc@8"]
     with pytest.raises(InputError, match="the decoders greedy, sc do not read this option"):
-        RunOptions(decoder=("greedy,sc",), b1=3).setups()
+        RunOptions(decoder=("greedy,sc",), beam=BeamSpec(b1=3)).setups()
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from killing import file_digests
 from fsdpo_data.core.identity import EngineRef
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.engines.answer_judge import AnswerJudge
+from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.resolved import ResolvedPolicy, ResolvedRewardModel
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights
@@ -60,7 +61,7 @@ def prepare(
     samples = {"sc", "weighted", "bon"} & {*decoder.split(",")}
     values: dict[str, Any] = {"segmenter": "newline", "workers": 1}
     values |= {"k": (1, 2, 4)} if samples else {}
-    values |= {"b1": 2} if "sbs" in decoder else {}
+    values |= {"beam": BeamSpec(b1=2)} if "sbs" in decoder else {}
     values |= {"prm": "judge"} if needs_prm else {}
     run_options = RunOptions(model="writer", decoder=(decoder,), **(values | options))
     policy = ResolvedPolicy(

@@ -5,6 +5,7 @@ Heavy libraries load inside the commands that need them.
 
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -23,6 +24,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import LazyModule
 from fsdpo_data.core.progress import progress as show_progress
 from fsdpo_data.core.terminal import strip_control_characters
+from fsdpo_data.core.urls import is_url
 
 if TYPE_CHECKING:
     from fsdpo_bench.cli import printing, recipe_printing
@@ -42,9 +44,12 @@ app = new_app(
 def run(options: RunOptions) -> None:
     """Solve benchmarks, and write reports."""
     from fsdpo_bench.benchmark_run import run_benchmarks
+    from fsdpo_data.dataset.remote import local_paths
 
-    folder = run_benchmarks(options, _warn)
-    _report(cli_options.ReportOptions(data=(folder,), as_json=options.as_json))
+    with local_paths(options) as local_options:
+        folder = run_benchmarks(local_options, _warn)
+        report_options = cli_options.ReportOptions(data=(folder,), as_json=options.as_json)
+        _report(report_options, url=options.out if is_url(options.out) else None)
 
 
 def _warn(text: str) -> None:
@@ -60,12 +65,18 @@ def report(options: cli_options.ReportOptions) -> None:
         _report(options)
 
 
-def _report(options: cli_options.ReportOptions) -> None:
-    """Write the reports, and print the results."""
+def _report(options: cli_options.ReportOptions, url: str | Path | None = None) -> None:
+    """Write the reports, and print the results.
+
+    Args:
+        options: The options of the reports.
+        url: The URL to which the folder of the report is uploaded; None for a local folder.
+    """
     from fsdpo_bench.metrics.decoder_choices import SubsetSpec
     from fsdpo_bench.metrics.measure import MeasureSpec
     from fsdpo_bench.report.reports import make_reports
     from fsdpo_bench.report.terminal import print_reports
+    from fsdpo_data.dataset.remote import local_paths
 
     spec = MeasureSpec(
         sizes=options.k,
@@ -73,13 +84,14 @@ def _report(options: cli_options.ReportOptions) -> None:
         subsets=SubsetSpec(options.subsets, options.seed),
         gammas=options.gamma,
     )
-    with show_progress() as progress:
+    with show_progress() as progress, local_paths(options, progress) as local_options:
         reports = make_reports(
-            options.data,
+            [Path(root) for root in local_options.data],
             spec,
             problems=options.problems,
             policies=options.likelihood,
             out=options.out,
+            writes_into_run=not any(map(is_url, options.data)),
             budget_bytes=int(options.megabytes * 1_000_000),
             warn=_warn,
             progress=progress,
@@ -88,15 +100,23 @@ def _report(options: cli_options.ReportOptions) -> None:
     folder = reports[0].folder
     if folder is not None and not options.as_json:
         typer.echo()
-        print_next_command(["open", folder / "report.html"])
+        if url is None:
+            print_next_command(["open", folder / "report.html"])
+        else:
+            print_next_command(["fsdpo-bench", "report", url])
 
 
 def _report_disagreements(options: cli_options.ReportOptions) -> None:
     """Print the solutions whose verdict differs from the imported one."""
     from fsdpo_bench.metrics.disagreements import compare_verdicts
     from fsdpo_bench.report.terminal import print_disagreements
+    from fsdpo_data.dataset.remote import local_paths
 
-    comparisons = {str(root): compare_verdicts(root) for root in options.data}
+    with local_paths(options) as local_options:
+        comparisons = {
+            str(location): compare_verdicts(Path(root))
+            for location, root in zip(options.data, local_options.data, strict=True)
+        }
     if options.as_json:
         tables.print_json({root: asdict(entry) for root, entry in comparisons.items()})
         return

@@ -44,7 +44,8 @@ class ReportOptions(Options):
     best-of-N, and over random subsets for votes.
 
     Datasets with equal solutions and the step rewards of different models are measured together.
-    Other datasets are columns next to each other. The report of a run is written into its folder.
+    Other datasets are columns next to each other. The report of a run is written into its folder,
+    except for a run at a URL.
 
     Examples:
         fsdpo-bench report runs/bench    # writes results.json and report.html
@@ -55,10 +56,12 @@ class ReportOptions(Options):
 
         fsdpo-bench report runs/before runs/after \
           --likelihood runs/sft --likelihood runs/dpo
+
+        fsdpo-bench report s3://bucket/runs/bench --out runs/page
     """
 
-    data: Annotated[Sequence[Path], _POSITIONAL]
-    """Runs and datasets."""
+    data: Annotated[Sequence[str | Path], Option(positional=True, dataset="input")]
+    """Runs and datasets, as directories or URLs."""
     k: Annotated[
         Sequence[Annotated[int, Field(ge=1)]],
         Option(default_text="those of a run, or powers of 2 and all"),

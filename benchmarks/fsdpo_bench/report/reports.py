@@ -32,6 +32,7 @@ def make_reports(
     problems: Path | None = None,
     policies: Sequence[str] = (),
     out: Path | None = None,
+    writes_into_run: bool = True,
     budget_bytes: int,
     warn: Callable[[str], None],
     progress: Progress = NO_PROGRESS,
@@ -46,6 +47,7 @@ def make_reports(
         problems: File of problems; only these problems count, by their questions.
         policies: The model of each pool, for the choice by likelihood; empty to leave it out.
         out: Folder of the files; None for the folder of a single run.
+        writes_into_run: Whether the folder of a single run gets files; not so for a copy of a run.
         budget_bytes: Bytes of text in the problem list of ``report.html``.
         warn: Called with a message if a plot fails.
         progress: Receives the progress of the measurement.
@@ -76,7 +78,7 @@ def make_reports(
         decoded = decode_pool(pool, spec, likelihoods)
         results = measure(pool, spec, decoded)
         is_only_run = len(paths) == 1 and pool.run is not None and problems is None
-        folder = out or (paths[0] if is_only_run else None)
+        folder = out or (paths[0] if is_only_run and writes_into_run else None)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
             write_report(folder, pool, results, decoded, budget_bytes=budget_bytes, warn=warn)

@@ -15,9 +15,10 @@ from fsdpo_data.cli import response_printing
 from fsdpo_data.cli.commands import app
 from fsdpo_data.cli.options import command
 from fsdpo_data.cli.stage_commands import CREATE_PANEL, run_stage
+from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.options import Option, check_read_options
+from fsdpo_data.core.options import Option
 from fsdpo_data.core.row_files import data_suffix
 from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.dataset.stage_registry import STAGES

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 from command_line import run
 from fakes import Judge, Writer
-from helpers import build_job, problem_set, read_sample_settings, reward_model, sample_settings
+from helpers import REPLAY, problem_set, read_sample_settings, reward_model, sample_settings
 from random_model import save_random_prm
 
 import fsdpo_data as fd
@@ -23,10 +24,14 @@ from fsdpo_data.dataset.schema import read_table, replace_column, write_parquet
 from fsdpo_data.dataset.stage_records import SearchSettings
 from fsdpo_data.dataset.validate import check_invariants, validate
 from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
+from fsdpo_data.engines.registry import SAMPLERS, SamplerEntry
+from fsdpo_data.engines.resolved import ResolvedPolicy
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import ScorerInput
-from fsdpo_data.models.resolve import resolve
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.models.resolve import ResolvedModel, resolve
 from fsdpo_data.stages import sample
+from fsdpo_data.stages.pipeline import SolutionSearch, make_build_job
 from fsdpo_data.stages.sample import build
 from fsdpo_data.stages.score import ScoreRecord
 
@@ -55,22 +60,28 @@ def search_build(
     *,
     sampler: Sampler | None = None,
     judge: Judge | None = None,
-    search: SearchSettings = SEARCH,
-    segmenter: str = "newline@1",
+    search: str = "beam",
     max_failed: str = "0",
-    resume: bool = True,
 ) -> Manifest:
-    job = build_job(
-        PROBLEMS,
-        lambda: BeamSampler(sampler or Writer(0), judge or BatchJudge(0), "newline@1", BEAM),
-        sample_settings(n=2).model_copy(update={"search": search, "segmenter": segmenter}),
-        scoring=SCORING,
+    policy = ResolvedPolicy(
+        model=ResolvedModel(Writer.model, path="", template=get_template("problem")),
+        author=Writer.model,
+        engine=REPLAY,
+        unknown_fields=(),
         batch_size=3,
+        make_sampler=lambda: sampler or Writer(0),
+    )
+    scoring = reward_model(ModelRef("judge", "0"), lambda: judge or BatchJudge(0), "judge")
+    job = make_build_job(
+        policy,
+        PROBLEMS,
+        sampling=SamplingSpec(n=2),
+        segmenter="newline@1",
+        search=SolutionSearch(search, scoring, BEAM),
         workers=1,
         failure_policy=FailurePolicy(max_failed),
-        keeps_batches=BeamSampler.keeps_batches,
     )
-    return build(job, out, resume=resume, progress=NO_PROGRESS)
+    return build(job, out, resume=True, progress=NO_PROGRESS)
 
 
 def solutions(out: Path) -> pl.DataFrame:
@@ -290,6 +301,25 @@ def test_shards_of_a_search_are_merged(
     assert merged.equals(solutions(tmp_path / "all").drop("step_rewards"))
 
 
+def test_a_plugin_registers_a_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(SAMPLERS, "data", dict(SAMPLERS.data))
+    arguments: list[Any] = []
+
+    def load(*models: Any) -> BeamSampler:
+        arguments.extend(models)
+        return BeamSampler(*models)
+
+    SAMPLERS.register(SamplerEntry(name="narrow", loader=load, needs_scorer=True))
+    search = read_sample_settings(search_build(tmp_path, search="narrow")).search
+    assert search is not None and search.sampler == "narrow"
+    assert [type(item) for item in arguments[:2]] == [Writer, BatchJudge]
+    assert arguments[2:] == ["newline@1", BEAM]
+    _, _, err = run(capsys, "build", "--sampler", "none")
+    assert "expected one of plain, beam, narrow" in " ".join(err.split())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -309,6 +339,8 @@ def test_shards_of_a_search_are_merged(
             "servers need --api completions",
         ),
         ("--sampler beem", "expected one of plain, beam"),
+        ("--sampler transformers", "expected one of plain, beam"),
+        ("--engine beam", "--engine beam: expected one of auto, ray"),
     ],
 )
 def test_options_that_contradict_a_search_are_refused(

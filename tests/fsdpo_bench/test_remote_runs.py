@@ -1,0 +1,100 @@
+"""Runs behind URLs, in the memory of this process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fsdpo_bench
+import fsspec
+import pytest
+from command_line import run
+from fsdpo_bench.cli.app import main
+from made_runs import table_digests
+
+from fsdpo_data.core.sampling import SamplingSpec
+
+pytest.importorskip("torch")
+
+URL = "memory://bucket/runs/bench"
+LINE = ["--task", "embedded", "--model", "tiny", "--limit", "4", "--max-tokens", "32"]
+DECODERS = ["--decoder", "greedy,sc", "--k", "2"]
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """Give each test an empty cache and an empty store in memory."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    files = fsspec.filesystem("memory").store
+    files.clear()
+    yield files
+    files.clear()
+
+
+def call(capsys: pytest.CaptureFixture[str], *line: str) -> str:
+    code, out, err = run(capsys, *line, main=main)
+    assert code == 0, err
+    return out
+
+
+def test_a_run_at_a_url_is_the_local_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, store: dict[str, Any]
+) -> None:
+    local = tmp_path / "bench"
+    call(capsys, "run", *LINE, *DECODERS, "--out", str(local))
+    printed = call(capsys, "run", *LINE, *DECODERS, "--out", URL)
+    assert f"fsdpo-bench report {URL}" in printed
+    stored = {key.removeprefix("/bucket/runs/bench/"): file for key, file in store.items()}
+    local_files = {
+        file.relative_to(local).as_posix()
+        for file in local.rglob("*")
+        if file.is_file() and file.name != ".lock"
+    }
+    assert stored.keys() == local_files
+    assert {"run.json", "results.json", "report.html", "samples/manifest.json"} <= stored.keys()
+    downloaded = tmp_path / "downloaded"
+    fsspec.filesystem("memory").get("/bucket/runs/bench/", str(downloaded), recursive=True)
+    assert table_digests(downloaded) == table_digests(local)
+
+    shutil.rmtree(tmp_path / "cache")  # the report is made on another machine
+    before = {key: file.getvalue() for key, file in store.items()}
+    out = call(capsys, "report", URL, "--json")
+    assert (
+        json.loads(out)["tasks"]
+        == json.loads(call(capsys, "report", str(local), "--json"))["tasks"]
+    )
+    printed = call(capsys, "report", f"{URL}/samples", f"{URL}/greedy")
+    assert "problems: samples 4, greedy 4" in printed
+    assert {key: file.getvalue() for key, file in store.items()} == before
+    call(capsys, "report", URL, "--out", str(tmp_path / "page"))
+    assert (tmp_path / "page/report.html").is_file()
+
+
+def test_a_run_at_a_url_resumes(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, store: dict[str, Any]
+) -> None:
+    line = ["run", *LINE, "--decoder", "greedy", "--out", URL]
+    call(capsys, *line)
+    code, _, err = run(capsys, *line, main=main)
+    assert code == 1 and "already holds a run" in err
+    shutil.rmtree(tmp_path / "cache")
+    completions = store["/bucket/runs/bench/greedy/completions.jsonl"].getvalue()
+    call(capsys, *line, "--resume")
+    assert store["/bucket/runs/bench/greedy/completions.jsonl"].getvalue() == completions
+
+
+def test_a_run_in_python_at_a_url(store: dict[str, Any]) -> None:
+    results = fsdpo_bench.run(
+        fsdpo_bench.RunOptions(
+            task="embedded",
+            model="tiny",
+            limit=2,
+            sampling=SamplingSpec(n=1, max_tokens=16),
+            out=URL,
+        )
+    )
+    stored = json.loads(store["/bucket/runs/bench/results.json"].getvalue())
+    assert stored["tasks"].keys() == results.tasks.keys()
