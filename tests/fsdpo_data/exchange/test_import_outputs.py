@@ -26,7 +26,6 @@ from fsdpo_data.exchange.formats import (
     FORMATS,
     find_response_format,
     response_formats,
-    unknown_format_message,
 )
 
 
@@ -34,7 +33,7 @@ from fsdpo_data.exchange.formats import (
 def test_every_format_is_imported(tmp_path: Path, name: str) -> None:
     rows, question, prompt = EXAMPLES[name]
     form = find_response_format(rows[0])
-    assert form is FORMATS[name].responses
+    assert form is FORMATS[name]
     manifest, rows = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
     assert ["".join(row["completions"]) for row in rows] == [RIGHT, WRONG]
     assert [set(row["labels"]) for row in rows] == [{True}, {False}]
@@ -433,6 +432,8 @@ def test_unusable_rows_are_quarantined(tmp_path: Path) -> None:
     manifest, [row] = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
     assert row["prompt"] == "Q 2+2?"
     aside = lines(tmp_path / "out/quarantine.jsonl")
+    with pytest.raises(UnusableRowError) as unknown_format:
+        find_response_format({"a": 1})
     assert [row["reason"] for row in aside] == [
         "the problem has another prompt in an earlier row",
         "another problem has the same prompt",
@@ -441,7 +442,7 @@ def test_unusable_rows_are_quarantined(tmp_path: Path) -> None:
         "the response is 5; expected text",
         "the text holds half a surrogate pair, which is no character",
         "the gold is missing: give the problems with `problems`",
-        unknown_format_message({"a": 1}),
+        str(unknown_format.value),
         "a JSON list, not an object",
     ]
     assert sum(quarantine_counts(manifest).values()) == len(aside) == 9
