@@ -213,8 +213,7 @@ def test_converted_step_labels_have_the_tokens_of_processbench(
     examples = [
         example
         for example in published
-        if "Step 1:" not in example.steps[0]
-        and all(step == step.strip() for step in example.steps)
+        if "Step 1:" not in example.steps[0] and all(step == step.strip() for step in example.steps)
     ]
     assert len(examples) > 0.9 * len(published)
     source = tmp_path / "shepherd.jsonl"
@@ -223,19 +222,19 @@ def test_converted_step_labels_have_the_tokens_of_processbench(
     result = CliRunner().invoke(data_app, [*words.split(), "--out", str(tmp_path / "rows.jsonl")])
     assert result.exit_code == 0, result.output
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    measured: list[ScorerInput] = []
+    scored_inputs: list[ScorerInput] = []
 
     class RecordingScorer:
         model = ModelRef("spy", "0")
 
         def score(self, items: Any) -> list[list[float] | None]:
-            measured.extend(items)
+            scored_inputs.extend(items)
             return [None for _ in items]
 
     score_examples(examples, RecordingScorer(), get_template("problem"))
     encoder = StepTokenizer(real_tokenizers.load(shared / "tokenizers" / tokenizer_name))
     n_cut = 0
-    for row, item, example in zip(rows, measured, examples, strict=True):
+    for row, item, example in zip(rows, scored_inputs, examples, strict=True):
         assert row["prompt"] == item.prompt
         trained = encoder.encode(row["prompt"], row["completions"], add_eos=False)
         scored = encoder.encode(item.prompt, item.steps, add_eos=False)
