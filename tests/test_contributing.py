@@ -162,6 +162,7 @@ import fsdpo_data
 from fsdpo_data.answers.grader import grade_response
 from fsdpo_data.answers.parsing.read import read_answer
 from fsdpo_data.cli.app import main
+from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.engines.answer_judge_formats import ANSWER_JUDGE_FORMATS, JudgeQuestion
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
 from fsdpo_data.exchange.formats import FORMATS, find_response_format, get_step_label_format
@@ -194,11 +195,9 @@ assert "Answer: four" in judge_format.render(question)
 assert judge_format.read_reply("", "Yes.", "stop") == "correct"
 
 row = {"task": "2+2?", "lines": ["a", "b"], "marks": [1, 0]}
-[solution] = get_step_label_format("my-labels").read(row)
+[solution] = get_step_label_format("my-labels").read_responses(SourceRow(1, row))
 assert list(solution.step_labels) == [1, 0], solution
-assert find_response_format({"task_text": "2+2?", "tries": ["4"], "key": "4"}) is (
-    FORMATS["my-tool"].responses
-)
+assert find_response_format({"task_text": "2+2?", "tries": ["4"], "key": "4"}) is FORMATS["my-tool"]
 
 Path("rows.jsonl").write_text(json.dumps(row) + "\\n")
 small_build(Path("built"))

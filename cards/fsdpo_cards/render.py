@@ -76,7 +76,8 @@ def render_file(
     """
     environment = _environment((file.parent, *folders), autoescape)
     environment.filters |= filters
-    return environment.get_template(file.name).render(**fields)
+    text: str = environment.get_template(file.name).render(**fields)
+    return text
 
 
 @cache

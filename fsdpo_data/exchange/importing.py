@@ -1,62 +1,38 @@
-"""Turn responses that another program recorded into a sealed dataset.
+"""Turn rows of other tools into a sealed dataset, or step labels into a file of training rows.
 
 Nothing is sampled; all other stages are the same as in a build. Files are read once, row by row.
 """
 
+import json
 import logging
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from textwrap import shorten
-from typing import Annotated, Any
+from typing import Annotated
 
-from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.files import store_errors
-from fsdpo_data.core.identity import EngineRef, ModelRef, SourceRef, text_key
+from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.core.options import Group, Option
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.row_errors import UnusableRowError
-from fsdpo_data.core.row_files import SourceRow, data_files, read_records, replace_surrogates
-from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
+from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
 from fsdpo_data.engines.options import Resume, Workers
-from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
-from fsdpo_data.exchange.formats import find_response_format, unknown_format_message
-from fsdpo_data.exchange.response_formats import (
-    RecordedResponse,
-    ResponseFormat,
-    ResponseReading,
-    question_key,
-    response_key,
+from fsdpo_data.exchange.formats import ExchangeFormat
+from fsdpo_data.exchange.imported_responses import RecordedResponseImport
+from fsdpo_data.exchange.imported_step_labels import (
+    StepLabelImport,
+    make_completion,
+    make_training_row,
 )
+from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseReading
+from fsdpo_data.exchange.row_import import ImportResult, RowImport, open_source
 from fsdpo_data.exchange.spool import SolutionSpool, seal_import
-from fsdpo_data.exchange.step_scores import ScoredSteps, UnusableResponseError, read_steps
-from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
-from fsdpo_data.problems.golds import describe_solutions
-from fsdpo_data.problems.load import (
-    MAX_SHOWN_CHARS,
-    ProblemSet,
-    describe_quarantine,
-    files_revision,
-    load_problems,
-    quarantine_row,
-)
-from fsdpo_data.problems.row_formats import (
-    RowReading,
-    refuse_unread_parts,
-    require_usable,
-)
-from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
-from fsdpo_data.steps.rewards import OUTCOME_LABELS
-from fsdpo_data.steps.segment import SEGMENTERS, segmenter_name
+from fsdpo_data.steps.segment import SEGMENTERS
 
 log = logging.getLogger(__name__)
 
-ENGINE = "outputs"  #: Name in the manifest in place of the engine that sampled the solutions.
 _OUTPUTS_PANEL = "Outputs"  #: Heading of the options of outputs, in the help.
 OutputsFieldName = Annotated[
     str | None, Option(panel=_OUTPUTS_PANEL, metavar="FIELD", default_text="by format")
@@ -67,8 +43,8 @@ class ImportOutputsOptions(ResponseReading):
     """Turn responses that another program recorded into a sealed dataset."""
 
     file: Annotated[str | Path, Option(positional=True)]
-    """JSON lines, JSON, parquet or CSV file. For outputs also a directory or a pattern; for step
-    labels also org/name of a dataset on the Hub.
+    """JSON lines, JSON, parquet or CSV file, a directory of such files, a pattern, or org/name of a
+    dataset on the Hub.
     """
     out: Annotated[str | Path, Option(in_digest=False)]
     """Directory of the new dataset."""
@@ -139,352 +115,104 @@ class ImportOutputsOptions(ResponseReading):
     """`outputs`, as the command line names this import."""
 
 
-def run_import(options: ImportOutputsOptions, progress: Progress) -> tuple[Path, Manifest]:
-    """Read recorded outputs, then segment, grade, label and seal them.
+def run_import(
+    options: ImportOutputsOptions, progress: Progress, label_format: ExchangeFormat | None = None
+) -> tuple[Manifest, ImportResult]:
+    """Read recorded responses or step labels, and seal them as the new dataset ``options.out``.
 
-    A problem has as many samples as the file has responses to it. The manifest's ``n`` is the
+    Responses are segmented, graded and labelled. Step labels keep their steps, and no answer is
+    graded, because many published solutions end at their first wrong step.
+
+    A problem has as many samples as the rows have responses to it. The manifest's ``n`` is the
     maximum over the problems.
 
+    Args:
+        options: The options.
+        progress: Receives the progress.
+        label_format: The format of step labels; None for recorded responses, whose rows determine
+            their format.
+
     Returns:
-        The directory of the dataset, and its manifest.
+        The manifest, and the counts of the import.
 
     Raises:
-        InputError: if no row is readable, or the file has several models and ``series`` is missing.
+        InputError: if no row is usable, or the file has several models and ``series`` is missing.
+        UnavailableError: if the Hub cannot be reached, or refuses access.
         RunMismatchError: if ``out`` contains another run.
         StoreError: if the disk fails.
     """
-    files = data_files(str(options.file), options.split)
+    source = open_source(options.file, options.split)
     out = Path(options.out)
     with store_errors(out.parent):
         out.parent.mkdir(parents=True, exist_ok=True)
     with store_errors(out.parent), tempfile.TemporaryFile(dir=out.parent) as file:
-        reader = _OutputReader(options, SolutionSpool(file))
-        for path in files:
-            reader.add(path)
-        if not reader.spool.problems:
-            raise InputError(_no_outputs_message(options, reader))
-        for warning in reader.warnings():
+        spool = SolutionSpool(file)
+        rows: RowImport
+        if label_format is None:
+            rows = RecordedResponseImport(options, spool)
+        else:
+
+            def add_to_spool(solution: RecordedResponse, prompt: str) -> None:
+                problem = Problem(solution.question, solution.gold, source.ref.name, options.split)
+                spool.add(problem, prompt, make_completion(solution))
+
+            rows = StepLabelImport(label_format, options.template, add_to_spool)
+        rows.read(source)
+        for warning in rows.warnings():
             log.warning(warning)
-        revision = files_revision(files)
-        outputs_source = SourceRef(Path(options.file).name, revision, options.split)
         manifest = seal_import(
-            reader.spool,
-            _build_spec(options, reader, revision),
-            reader.gold_problems.source_refs or [outputs_source],
-            reader.quarantined,
+            spool,
+            rows.make_spec(source.ref.revision, max(spool.counts.values())),
+            rows.source_refs or [source.ref],
+            rows.quarantined,
             out,
             resume=options.resume,
             progress=progress,
             workers=options.workers,
+            label_counts=rows.label_counts,
+            stages=rows.stages,
         )
-        return out, manifest
+        return manifest, rows.result
 
 
-def _no_outputs_message(options: ImportOutputsOptions, reader: "_OutputReader") -> str:
-    """Return the error message for files without a usable response."""
-    series = f" of {options.series}" if options.series else ""
-    message = f"{options.file}: the file contains no outputs{series}."
-    if reader.quarantined:
-        message += f" First problem: {reader.quarantined[0].reason}."
-    return message
+def import_rows(options: ImportOutputsOptions, label_format: ExchangeFormat) -> ImportResult:
+    """Convert step labels to the new file ``options.out`` for ``fsdpo-train prm``.
 
+    Its rows have ``prompt``, ``completions`` and ``labels``. A manifest and the quarantined rows
+    are next to it.
 
-def _build_spec(options: ImportOutputsOptions, reader: "_OutputReader", revision: str) -> BuildSpec:
-    """Return the spec of the dataset, after all files are read; ``revision`` is theirs."""
-    segmenter = segmenter_name(options.segmenter or "auto")
-    if reader.has_recorded_steps and options.segmenter is None:
-        segmenter = RECORDED_STEPS
-    score = None
-    if reader.has_scores:
-        score_revision = files_revision([options.scores]) if options.scores else revision
-        score = ScoreSettings(
-            prm=ModelRef(options.prm_name, UNKNOWN),
-            engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=score_revision),
-        )
-    return BuildSpec(
-        sample=SampleSettings(
-            model=ModelRef(options.model_name or reader.model_name(), UNKNOWN),
-            template=reader.template.ref,
-            sampling=SamplingSpec(n=max(reader.spool.counts.values()), **options.sampling.values),
-            unknown_fields=options.sampling.unknown_fields,
-            engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=revision),
-            segmenter=segmenter,
-        ),
-        grade=GradeSettings(
-            grader=get_grader().version,
-            labels=OUTCOME_LABELS,
-            grade_thinking=options.grade_thinking,
-        ),
-        score=score,
-    )
+    Args:
+        options: The options.
+        label_format: The format of the step labels.
 
-
-class _OutputReader:
-    """Reads files of outputs into a spool."""
-
-    def __init__(self, options: ImportOutputsOptions, spool: SolutionSpool) -> None:
-        self.options = options
-        self.spool = spool
-        self.template = get_template(options.template) if options.template else RECORDED_TEMPLATE
-        #: The problems of the option ``problems``; if there are any, rows take theirs from here.
-        self.gold_problems = ProblemSet()
-        if options.problems:
-            self.gold_problems = load_problems(
-                options.problems, split=options.split, reading=RowReading(gold=options.gold)
-            )
-        self.quarantined = [*self.gold_problems.quarantined_rows]
-        self._problem_of_question = unambiguous_problems(self.gold_problems.problems)
-        self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
-        self._prompt_keys: dict[str, bytes] = {}  # digest of the prompt, by problem id
-        self._n_rows = 0
-        self._n_conflicts = 0  # responses whose question has another gold in an earlier row
-        self._conflict: tuple[Problem, Problem] | None = None  # the first one
-        self._models: dict[str, None] = {}  # a set that keeps the order
-        self._documents: set[str] = set()
-        self._request_offsets = self._read_requests(options.requests) if options.requests else {}
-        self._score_offsets: dict[bytes, int] = {}  # of rows of step scores, by key
-        self.has_scores = False  #: Whether a response has step scores.
-        self.has_finish_reasons = False  #: Whether a row has the finish reason of a response.
-        #: Whether the responses have steps of their own; None before the first response.
-        self.has_recorded_steps: bool | None = None
-
-    def _read_requests(self, file: Path) -> dict[str, int]:
-        """Store the prompts of requests; return their offsets by ``custom_id``."""
-        offsets: dict[str, int] = {}
-        for record in read_records(file):
-            name = str(record.fields.get("custom_id"))
-            try:
-                if name in offsets:
-                    raise KeyError(name)
-                prompt = _prompt_of_body(record.fields["body"])
-            except (KeyError, TypeError, AttributeError, IndexError):
-                raise self.options.field_error(
-                    "requests",
-                    f"row {record.row_number} is not a request of a batch, or repeats the name of "
-                    "another request. Expected a unique `custom_id`, and a `body`.",
-                ) from None
-            offsets[name] = self.spool.write({"prompt": prompt})
-        return offsets
-
-    def add(self, file: Path) -> None:
-        """Read a file; rows that are not outputs are quarantined."""
-        for record in read_records(file):
-            self._n_rows += 1
-            response_format = find_response_format(record.fields, self.options)
-            try:
-                if record.error or response_format is None:
-                    raise UnusableRowError(record.error or unknown_format_message(record.fields))
-                # Evaluation harnesses repeat a document for each of their answer filters, with the
-                # same responses.
-                document = response_format.document_key(record.fields)
-                if document not in self._documents:
-                    self._add_row(file, record, response_format)
-                if document:
-                    self._documents.add(document)
-            except UnusableRowError as reason:
-                self.quarantined.append(quarantine_row(str(file), record, str(reason)))
-
-    def _add_row(self, file: Path, record: SourceRow, response_format: ResponseFormat) -> None:
-        """Store the responses of a row. Unusable responses of several are quarantined alone."""
-        named_format = response_format.with_fields(
-            steps=self.options.steps_field, step_scores=self.options.scores_field
-        )
-        if self._problem_of_question:
-            named_format = replace(named_format, gold=())
-        elif named_format.whole_question and self.options.question_field is None:
-            refuse_unread_parts(record.fields)
-        for response in named_format.read_responses(record, self.options.gold):
-            if self.options.series not in (None, response.model):
-                continue
-            try:
-                if response.error:
-                    raise UnusableResponseError(response.error)
-                steps = self._read_steps(response, named_format)
-            except UnusableResponseError as reason:
-                series = f" ({response.series})" if response.series else ""
-                self.quarantined.append(quarantine_row(str(file), record, f"{reason}{series}"))
-                continue
-            self._add_response(file, response, steps)
-
-    def _read_steps(
-        self, response: RecordedResponse, response_format: ResponseFormat
-    ) -> ScoredSteps | None:
-        """Return the steps of a response, with the scores of its row or of the file of scores."""
-        if self.options.scores is not None:
-            response = replace(response, step_scores=self._scores_of(response, response_format))
-        steps = read_steps(response, response_format, self.options.segmenter)
-        if self.has_recorded_steps is None:
-            self.has_recorded_steps = steps is not None
-        elif self.has_recorded_steps != (steps is not None) and self.options.segmenter is None:
-            raise UnusableResponseError(
-                "some rows have steps: expected steps or step scores in all rows, or in none"
-            )
-        self.has_scores |= steps is not None and steps.scores is not None
-        return steps
-
-    def _scores_of(self, response: RecordedResponse, response_format: ResponseFormat) -> Any:
-        """Return the step scores of a response in the file of scores."""
-        assert self.options.scores is not None
-        if not response.key:
-            raise UnusableResponseError(
-                "no key: the row has no fields that identify the response in the file of scores"
-            )
-        if not self._score_offsets:
-            self._read_scores(self.options.scores, response_format)
-        offset = self._score_offsets.get(text_key(repr(response.key)))
-        if offset is None:
-            raise UnusableResponseError(
-                f"no step scores: the file of scores has no row {response.key}"
-            )
-        return self.spool.read(offset)["step_scores"]
-
-    def _read_scores(self, file: Path, response_format: ResponseFormat) -> None:
-        """Store the rows of a file of step scores."""
-        for record in read_records(file):
-            key = response_key(record.fields, response_format.key)
-            scores = response_format.find_step_scores(record.fields)
-            digest_of_key = text_key(repr(key))
-            if not key or scores is None or digest_of_key in self._score_offsets:
-                raise self.options.field_error(
-                    "scores",
-                    f"row {record.row_number} has no step scores, or repeats the response of an "
-                    f"earlier row. Expected {', '.join(response_format.key)} and "
-                    f"{' or '.join(response_format.step_scores)}.",
-                )
-            self._score_offsets[digest_of_key] = self.spool.write({"step_scores": scores})
-
-    def _add_response(
-        self, file: Path, response: RecordedResponse, steps: ScoredSteps | None
-    ) -> None:
-        """Store a response, its problem and its prompt; UnusableRowError if they do not match."""
-        prompt = self._request_prompt(response) if response.request else response.prompt
-        problem = self._find_problem(file, response, prompt)
-        if self.options.template or not prompt:
-            prompt = self.template.render(problem.question)
-        prompt = replace_surrogates(prompt)
-        key = text_key(prompt)
-        first_problem = self._problem_of_prompt.setdefault(key, problem)
-        if first_problem.id != problem.id:
-            if question_key(first_problem.question) == question_key(problem.question):
-                self._n_conflicts += 1
-                self._conflict = self._conflict or (first_problem, problem)
-            raise UnusableRowError("another problem has the same prompt")
-        if self._prompt_keys.setdefault(problem.id, key) != key:
-            raise UnusableRowError("the problem has another prompt in an earlier row")
-        self._models[response.model] = None
-        self.has_finish_reasons |= response.has_finish_reason
-        completion = Completion(
-            response.response,
-            response.finish_reason,
-            response.n_tokens,
-            reasoning=response.reasoning,
-            step_chars=tuple(map(len, steps.steps)) if steps else None,
-            step_rewards=tuple(steps.scores) if steps and steps.scores is not None else None,
-            recorded_correct=response.correct,
-        )
-        self.spool.add(problem, prompt, completion)
-
-    def _request_prompt(self, response: RecordedResponse) -> str:
-        """Return the prompt of the request that a response answers."""
-        if response.request not in self._request_offsets:
-            raise UnusableRowError(
-                f"no request {response.request!r}: give the file of requests with `requests`"
-            )
-        return str(self.spool.read(self._request_offsets[response.request])["prompt"])
-
-    def _find_problem(self, file: Path, response: RecordedResponse, prompt: str) -> Problem:
-        """Return the problem of a response, from the given problems or from the row itself."""
-        if self._problem_of_question:
-            problem = self._problem_of_question.get(question_key(response.question))
-            return problem or self._find_problem_by_prompt(prompt)
-        question = response.question or prompt
-        for name, value in (("question", question), ("gold", response.gold)):
-            if not value.strip():
-                raise UnusableRowError(f"the {name} is missing: give the problems with `problems`")
-        return require_usable(
-            Problem(question, response.gold, source=file.stem, split=self.options.split)
-        )
-
-    def _find_problem_by_prompt(self, prompt: str) -> Problem:
-        """Return the problem whose question is last in a prompt; few-shot examples come first."""
-        problem = self._problem_of_prompt.get(text_key(prompt))
-        if problem is not None:
-            return problem
-        prompt_key = question_key(prompt)
-        matches = [
-            (prompt_key.rfind(question) + len(question), len(question), question)
-            for question in self._problem_of_question
-            if question in prompt_key
-        ]
-        if not matches:
-            raise UnusableRowError("the question matches no problem, or several")
-        # The match that ends last, and the longest of the matches that end there.
-        _, _, question = max(matches)
-        return self._problem_of_question[question]
-
-    def warnings(self) -> Iterator[str]:
-        """Yield what a user may overlook in the files."""
-        models = [name for name in self._models if name]
-        if len(models) > 1:
-            yield (
-                f"the responses of {len(models)} models are samples of one model here: "
-                f"{', '.join(models)}. The option `series` imports one of them."
-            )
-        n_problems = len(self.gold_problems.problems)
-        n_answered = len(self.spool.problems)
-        if n_answered < n_problems:
-            yield (
-                f"{self.options.file} has responses to {n_answered:,} of the {n_problems:,} given "
-                "problems; the dataset excludes the other problems."
-            )
-        own_quarantined = self.quarantined[len(self.gold_problems.quarantined_rows) :]
-        if warning := describe_quarantine(own_quarantined, self._n_rows):
-            yield warning
-        if self._conflict is not None:
-            first, other = self._conflict
-            yield (
-                f"responses left out, because their question has another gold answer in an earlier "
-                f"row: {self._n_conflicts:,}, such as "
-                f"{shorten(first.question, MAX_SHOWN_CHARS)!r}: {first.answer}, {other.answer}."
-            )
-        golds = [problem.answer for problem in self.spool.problems.values()]
-        if solutions := describe_solutions(golds):
-            yield solutions
-        if not self.has_finish_reasons:
-            yield (
-                "the rows have no finish reason, so every response counts as finished. A truncated "
-                "response has the outcome `no_answer` then, which gives negative step labels."
-            )
-
-    def model_name(self) -> str:
-        """Return the name of the model in the rows; InputError if they name several."""
-        if len(self._models) > 1:
-            first_model = next(filter(None, self._models))
-            raise self.options.field_error(
-                "file", f"the file has several models: choose one with `series={first_model}`."
-            )
-        return next(iter(self._models)) or UNKNOWN
-
-
-def unambiguous_problems(problems: Sequence[Problem]) -> dict[str, Problem]:
-    """Return problems by question, without questions that have several gold answers.
-
-    A response to such a question does not show which of the problems it answers.
+    Raises:
+        InputError: if the file or the template does not exist, if ``out`` exists, or if no row is
+            usable.
+        UnavailableError: if the Hub cannot be reached, or refuses access.
+        StoreError: if the disk fails.
     """
-    problems_by_question: dict[str, dict[str, Problem]] = {}
-    for problem in problems:
-        problems_by_gold = problems_by_question.setdefault(question_key(problem.question), {})
-        problems_by_gold[problem.answer] = problem
-    return {
-        question: next(iter(problems_by_gold.values()))
-        for question, problems_by_gold in problems_by_question.items()
-        if len(problems_by_gold) == 1
-    }
+    out = Path(options.out)
+    if out.suffix != ".jsonl" or out.exists():
+        raise InputError("expected a new file ending in .jsonl.", field="out", value=out)
+    source = open_source(options.file, options.split)
+    with store_errors(out.parent):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with open_atomic(out) as file:
+
+            def write_row(solution: RecordedResponse, prompt: str) -> None:
+                row = json.dumps(make_training_row(solution, prompt), ensure_ascii=False)
+                file.write(row.encode() + b"\n")
+
+            rows = StepLabelImport(label_format, options.template, write_row)
+            rows.read(source)
+            # open_atomic renames the rows last, so an interrupted import starts again.
+            write_atomic(out.with_suffix(".manifest.json"), rows.provenance_json(source.ref))
+            if rows.quarantined:
+                lines = (json.dumps(asdict(row)) + "\n" for row in rows.quarantined)
+                write_atomic(quarantine_path(out), "".join(lines).encode())
+    return rows.result
 
 
-def _prompt_of_body(body: Mapping[str, Any]) -> str:
-    """Return the prompt of a request, or the last turn of its conversation."""
-    prompt = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
-    if isinstance(prompt, str):
-        return prompt
-    return "".join(part.get("text", "") for part in prompt)  # a turn in several parts
+def quarantine_path(out: Path) -> Path:
+    """Return the path of the quarantined rows of an import to the file ``out``."""
+    return out.with_suffix(".quarantine.jsonl")

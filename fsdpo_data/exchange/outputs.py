@@ -12,10 +12,9 @@ from fsdpo_data.answers.extraction.extract import is_marked_rule
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import UNDECIDED, Outcome, Problem
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.row_errors import UnusableRowError
-from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.statistics import Interval, mean_rate
-from fsdpo_data.exchange.formats import find_response_format, unknown_format_message
+from fsdpo_data.exchange.formats import find_response_format
+from fsdpo_data.exchange.reading import read_usable_rows
 from fsdpo_data.exchange.response_formats import (
     DEFAULT_RESPONSE_READING,
     RecordedResponse,
@@ -28,10 +27,7 @@ from fsdpo_data.stages.grading_requests import grading_request
 def read_outputs(
     file: Path, reading: ResponseReading = DEFAULT_RESPONSE_READING
 ) -> list[RecordedResponse]:
-    """Read recorded responses in any known format with golds.
-
-    lm-evaluation-harness writes every document once per filter, with the same responses. Only the
-    first row of a document counts, with the score of its filter.
+    """Read recorded responses in any known format with golds, as an import does.
 
     Args:
         file: The file.
@@ -40,25 +36,9 @@ def read_outputs(
     Raises:
         InputError: if a row cannot be read, or has no known format with golds.
     """
-    responses: list[RecordedResponse] = []
-    seen_keys: set[str] = set()
-    for record in read_records(file):
-        location = f"{file}, row {record.row_number}"
-        response_format = find_response_format(record.fields, reading, requires_gold=True)
-        if record.error or response_format is None:
-            reason = record.error or unknown_format_message(record.fields, requires_gold=True)
-            raise InputError(f"{location}: {reason}.")
-        key = response_format.document_key(record.fields)
-        if not key or key not in seen_keys:
-            try:
-                row_responses = response_format.read_responses(record, reading.gold)
-            except UnusableRowError as error:
-                raise InputError(f"{location}: {error}.") from None
-            for response in row_responses:
-                if response.error:
-                    raise InputError(f"{location}, {response.series}: {response.error}.")
-            responses += row_responses
-        seen_keys.add(key)
+    format_of_row = partial(find_response_format, reading=reading, requires_gold=True)
+    rows = read_usable_rows(file, format_of_row)
+    responses = [response for row in rows for response in row.responses]
     if not responses:
         raise InputError(f"{file}: no responses found. Expected at least one row.")
     return responses

@@ -1,6 +1,6 @@
 """Recorded model responses in the formats of their publishers.
 
-A publisher is the project or library that wrote the file. A :class:`ResponseFormat` lists names of
+A publisher is the project or library that wrote the file. :class:`ResponseFields` lists names of
 fields, and the first field that is present and not null counts. ``doc.question`` is a nested field,
 and ``body + question`` joins two texts. ``formats.toml`` has the formats.
 """
@@ -12,10 +12,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, Self
 
-from fsdpo_data.core.row_errors import UnusableRowError, describe_row_error
-from fsdpo_data.core.row_files import SourceRow
+from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, FinishReason
 from fsdpo_data.problems.golds import GoldReading, means_no_gold, read_gold
 from fsdpo_data.problems.row_formats import FieldName, RowReading
@@ -35,11 +34,11 @@ DEFAULT_RESPONSE_READING = ResponseReading()  #: The reading without names of fi
 
 @dataclass(frozen=True, slots=True)
 class RecordedResponse:
-    """One recorded response with its gold answer, and what its publisher states about it."""
+    """One response of a row with its gold answer, and what its publisher states about it."""
 
     gold: str  #: Gold answer; empty if the format has none.
     response: str  #: Text of the response.
-    correct: bool | None  #: The publisher's verdict; None if there is none.
+    correct: bool | None = None  #: The publisher's verdict; None if there is none.
     #: Model or sample index within the row; empty for a single response. The responses of all rows
     #: with the same series are evaluated together.
     series: str = ""
@@ -60,6 +59,7 @@ class RecordedResponse:
     step_labels: Sequence[float] | None = None
     #: Rating of each step (-1, 0 or 1), if the format has finer ratings than the labels.
     step_ratings: Sequence[int] | None = None
+    goes_on: bool = False  #: Whether the original solution has steps after the labelled ones.
     #: Values that identify the response in a file of step scores; empty if the format has none.
     key: tuple[Any, ...] = ()
     #: Reason why this response of several cannot be used; empty for a usable one.
@@ -67,7 +67,7 @@ class RecordedResponse:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponseFormat:
+class ResponseFields:
     """The names of the fields in which one publisher stores a response and its data.
 
     The attributes are the keys of a table ``responses`` in ``formats.toml``.
@@ -107,6 +107,7 @@ class ResponseFormat:
     #: Fields that identify a problem whose responses several rows repeat, as lm-evaluation-harness
     #: writes one row per filter. Empty if each row has responses of its own.
     repeats: Sequence[str] = ()
+    gold_reading: GoldReading = "auto"  #: How to read the gold answer; not a key of the table.
 
     def matches(self, fields: Fields) -> bool:
         """Return whether a row has all fields that the format needs.
@@ -118,10 +119,20 @@ class ResponseFormat:
                 return False
         return not self.by_model or any(self._columns(fields))
 
-    def with_fields(self, **names: str | None) -> "ResponseFormat":
-        """Return the format with other names for some fields, by attribute; None keeps a name."""
-        changes = {attribute: (name,) for attribute, name in names.items() if name is not None}
-        return replace(self, **changes) if changes else self  # type: ignore[arg-type]
+    def with_reading(self, reading: ResponseReading) -> Self:
+        """Return these fields with the names and the reading of golds that a user gives."""
+        changes: dict[str, Any] = {
+            attribute: (name,)
+            for attribute, name in (
+                ("question", reading.question_field),
+                ("gold", reading.gold_field),
+                ("responses", reading.response_field),
+            )
+            if name is not None
+        }
+        if reading.gold != self.gold_reading:
+            changes["gold_reading"] = reading.gold
+        return replace(self, **changes) if changes else self
 
     def find_step_scores(self, fields: Fields) -> Any:
         """Return the step scores in a row of a file of step scores; None if there are none."""
@@ -139,52 +150,27 @@ class ResponseFormat:
         text = json.dumps(values, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def read_responses(
-        self, record: SourceRow, gold_reading: GoldReading = "auto"
-    ) -> list[RecordedResponse]:
-        """Return the responses of a row.
-
-        Args:
-            record: The row.
-            gold_reading: How to read its gold answer.
-
-        Raises:
-            UnusableRowError: if the row has no responses, with the reason.
-        """
-        try:
-            responses = [
-                replace(response, row=record.row_number)
-                for response in self._read_row(record.fields, gold_reading)
-            ]
-        except UnusableRowError:
-            raise
-        except (LookupError, TypeError, AttributeError, ValueError, OverflowError) as error:
-            raise UnusableRowError(
-                f"the row does not have the format of {self.publisher}: {describe_row_error(error)}"
-            ) from None
-        if not responses:
-            raise UnusableRowError(
-                f"the row has no response; expected one in the format of {self.publisher}"
-            )
-        return responses
-
     def _columns(self, row: Fields) -> Iterator[tuple[str, Fields]]:
         """Yield the model name and the fields of each column with a response."""
         for name, value in row.items():
             if isinstance(value, Mapping) and self.responses[0] in value:
                 yield name, value
 
-    def _read_row(self, row: Fields, gold_reading: GoldReading) -> Iterator[RecordedResponse]:
-        """Yield the responses of a row, of all models in it."""
+    def read(self, row: Fields) -> Iterator[RecordedResponse]:
+        """Yield the responses of a row, of all models in it.
+
+        Raises:
+            UnusableRowError: If a value of the row is invalid. A row of another format may also
+                raise a LookupError, TypeError, AttributeError, ValueError or OverflowError.
+        """
         question = self._require_text("question", _first(row, self.question) or "")
         if self.question_in:
             match = re.search(self.question_in, question, re.S)
             question = match[1] if match else ""
         prompt = _first(row, self.prompt)
         base = RecordedResponse(
-            self._gold(row, gold_reading),
+            self._gold(row),
             response="",
-            correct=None,
             question=question,
             # A prompt that is a list of messages is left out, because its chat template is unknown.
             prompt=prompt if isinstance(prompt, str) else "",
@@ -198,7 +184,7 @@ class ResponseFormat:
         for name, fields in self._columns(row):
             yield from self._read_completions(fields, replace(base, model=name, series=name))
 
-    def _gold(self, row: Fields, reading: GoldReading) -> str:
+    def _gold(self, row: Fields) -> str:
         """Return the gold answer of a row; empty without one, or with "N/A" in its place.
 
         A response with an empty gold is never graded, and a problem cannot have one.
@@ -211,7 +197,7 @@ class ResponseFormat:
             gold = match[1].strip()
         if gold is None or gold == "":
             return ""
-        gold = read_gold(gold, reading)
+        gold = read_gold(gold, self.gold_reading)
         return "" if means_no_gold(gold) else gold
 
     def _read_completions(

@@ -1,21 +1,27 @@
-"""Formats of published step labels: each reads a row as solutions with one label per step."""
+"""Formats of published step labels: each reads a row as solutions with one label per step.
+
+A reader yields the steps of the row. :class:`StepLabelFields` then cuts a solution, and sets the
+text between its steps.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Self
 
-from fsdpo_data.core.row_errors import UnusableRowError, describe_row_error
-from fsdpo_data.core.row_files import SourceRow, replace_surrogates
+from fsdpo_data.core.row_errors import UnusableRowError
+from fsdpo_data.core.row_files import replace_surrogates
 from fsdpo_data.exchange.export_formats import MATH_SHEPHERD_TAG
-from fsdpo_data.exchange.response_formats import RecordedResponse
-from fsdpo_data.steps.segment import split_auto
+from fsdpo_data.exchange.response_formats import Fields, RecordedResponse
+from fsdpo_data.stages.import_labels import ImportSettings
+from fsdpo_data.steps.segment import remove_step_marker, split_auto
 
 _FIRST_STEP = re.compile(r"\s*Step 1:")
 _VERDICT = re.compile(r"\\boxed\{(Yes|No)\}")
 #: The heading of the last part of a complete solution in PRM800K.
 _PRM800K_ANSWER = "# Answer"
 _PARAGRAPH_SEPARATOR = "\n\n"
+_NOTHING = "nothing"  #: Data that a format drops which keeps the complete row.
 _LAST_MARKER = re.compile(r"Step\s+\d+:\s*\Z")
 
 
@@ -26,24 +32,15 @@ class _RatedStep(NamedTuple):
     rating: Any  #: The rating as in the file, before validation; None if the step has none.
 
 
-def read_trl(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
+def read_trl(fields: Fields) -> Iterator[RecordedResponse]:
     """Read TRL's stepwise supervision; prompt and steps stay unchanged."""
     prompt = fields["prompt"]
-    steps = fields["completions"]
     labels = [_parse_label(label) for label in fields["labels"]]
-    _check_lengths(steps, labels)
-    yield RecordedResponse(
-        gold="",
-        response="".join(steps),
-        correct=None,
-        question=prompt,
-        prompt=prompt,
-        steps=tuple(steps),
-        step_labels=tuple(labels),
-    )
+    solution = _labelled_solution(prompt, fields["completions"], labels)
+    yield replace(solution, prompt=prompt)
 
 
-def read_math_shepherd(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
+def read_math_shepherd(fields: Fields) -> Iterator[RecordedResponse]:
     """Read Math-Shepherd.
 
     The sign of a step is the character of ``label`` at the position of the step tag in ``input``.
@@ -77,24 +74,17 @@ def _split_problem(steps: Sequence[str]) -> tuple[str, list[str]]:
     return steps[0][:start], [steps[0][start:], *steps[1:]]
 
 
-def read_processbench(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
-    """Read ProcessBench; the steps after the first wrong step have no label and are dropped."""
+def read_processbench(fields: Fields) -> Iterator[RecordedResponse]:
+    """Read ProcessBench; the labels after the first wrong step are unknown."""
     first_error = fields["label"]
     steps = fields["steps"]
     if not steps or first_error not in range(-1, len(steps)):
         raise UnusableRowError(f"label {first_error} of {len(steps)} steps")
     labels = [index != first_error for index in range(len(steps))]
-    cut_steps, cut_labels = _cut_after_first_error(steps, labels)
-    yield _labelled_solution(
-        fields["problem"],
-        cut_steps,
-        cut_labels,
-        separator=_PARAGRAPH_SEPARATOR,
-        goes_on=len(cut_steps) < len(steps),
-    )
+    yield _labelled_solution(fields["problem"], steps, labels)
 
 
-def read_prm800k(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
+def read_prm800k(fields: Fields) -> Iterator[RecordedResponse]:
     """Read PRM800K: one solution for the chain of chosen steps, and one per alternative step.
 
     A rating of 0 (neutral) counts as right, as in *Let's Verify Step by Step*; the output also
@@ -155,7 +145,7 @@ def _parse_rating(value: Any) -> int:
     return int(value)
 
 
-def read_step_dpo(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
+def read_step_dpo(fields: Fields) -> Iterator[RecordedResponse]:
     """Read Math-Step-DPO-10K: the shared steps with the chosen step, then with the rejected step.
 
     The authors' judge found the rejected step to be the first wrong one, and the chosen step was
@@ -176,17 +166,12 @@ def read_step_dpo(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     step_start = shared_text[sum(map(len, shared_steps)) :]
     for name, step in sides.items():
         steps = (*shared_steps, step_start + step)
-        yield RecordedResponse(
-            gold=str(fields["answer"]),
-            response="".join(steps),
-            correct=None,
-            question=fields["prompt"],
-            steps=steps,
-            step_labels=(*(True for _ in shared_steps), name == "chosen"),
-        )
+        labels = [*(True for _ in shared_steps), name == "chosen"]
+        answer = str(fields["answer"])
+        yield _labelled_solution(fields["prompt"], steps, labels, answer, goes_on=True)
 
 
-def read_rlhflow(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
+def read_rlhflow(fields: Fields) -> Iterator[RecordedResponse]:
     """Read RLHFlow's dialogues, whose first turn is the question, a space and the first step.
 
     Without "Step 1:" the boundary between question and first step is unknown. The first turn is
@@ -203,7 +188,7 @@ def read_rlhflow(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     yield _labelled_solution(problem, steps, labels)
 
 
-def read_genprm(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
+def read_genprm(fields: Fields) -> Iterator[RecordedResponse]:
     """Read GenPRM's dialogues: each user turn is a paragraph, each reply a critique of it.
 
     The last verdict of a critique is the label. The first paragraph whose critique has no verdict
@@ -216,16 +201,11 @@ def read_genprm(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     question_and_first = paragraphs[0].removeprefix("Question: ")
     problem, _, paragraphs[0] = question_and_first.rpartition(_PARAGRAPH_SEPARATOR)
     labels = [answers[-1] == "Yes" for answers in verdicts[:count]]
-    yield _labelled_solution(
-        problem,
-        paragraphs[:count],
-        labels,
-        separator=_PARAGRAPH_SEPARATOR,
-        goes_on=count < len(paragraphs),
-    )
+    goes_on = count < len(paragraphs)
+    yield _labelled_solution(problem, paragraphs[:count], labels, goes_on=goes_on)
 
 
-def _split_turns(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+def _split_turns(fields: Fields) -> tuple[list[str], list[str]]:
     """Return the texts of the user and of the assistant in a dialogue, one pair per turn."""
     turns = fields.get("conversations") or fields["messages"]
     user = [turn["content"] for turn in turns if turn["role"] == "user"]
@@ -237,7 +217,7 @@ def _split_turns(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return user, assistant
 
 
-def read_math_aps(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
+def read_math_aps(fields: Fields) -> Iterator[RecordedResponse]:
     """Read MATH-APS (OmegaPRM), as a tree or as a flat list of prefixes.
 
     Each leaf of the tree gives one solution, with the Monte-Carlo value of each piece as label. The
@@ -294,8 +274,8 @@ def _build_tree(question: str, prefixes: Sequence[Mapping[str, Any]]) -> Mapping
     return nodes[question.strip()]
 
 
-def read_versaprm(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
-    """Read VersaPRM's chains, cut after the first wrong step, and their replacement steps.
+def read_versaprm(fields: Fields) -> Iterator[RecordedResponse]:
+    """Read VersaPRM's chains and their replacement steps.
 
     Each replacement step gives a further solution, which ends with that step.
     """
@@ -307,9 +287,7 @@ def read_versaprm(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
     for chain in chains:
         steps = chain["steps"]
         labels = [_parse_rating(rating) == 1 for rating in chain["labels"]]
-        cut_steps, cut_labels = _cut_after_first_error(steps, labels)
-        goes_on = len(cut_steps) < len(steps)
-        yield _labelled_solution(fields["question"], cut_steps, cut_labels, goes_on=goes_on)
+        yield _labelled_solution(fields["question"], steps, labels)
         for replacement in chain.get("augs") or ():
             index = replacement["aug_idx"]
             label = _parse_rating(replacement["aug_type"]) >= 0
@@ -321,14 +299,6 @@ def read_versaprm(fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
                     [*labels[:index], label],
                     goes_on=index + 1 < len(steps),
                 )
-
-
-def _cut_after_first_error(
-    steps: Sequence[str], labels: Sequence[float]
-) -> tuple[Sequence[str], Sequence[float]]:
-    """Cut steps and labels after the first wrong step; different lengths stay different."""
-    end = labels.index(False) + 1 if False in labels else None
-    return steps[:end], labels[:end]
 
 
 def _parse_label(value: Any) -> float:
@@ -351,63 +321,46 @@ def _labelled_solution(
     answer: str = "",
     *,
     ratings: Sequence[int] | None = None,
-    separator: str = "\n",
     goes_on: bool = False,
 ) -> RecordedResponse:
-    """Return the solution of stripped steps with a separator after each step but the last.
-
-    A reward is read at the last token of a step, and this token contains the separator. If the last
-    step had none although the solution goes on, a reward model could tell by it where the labels
-    end, and so where the first error is.
+    """Return a solution with its steps as in the row.
 
     Args:
         problem: The problem.
-        steps: The steps with a label.
+        steps: The steps.
         labels: Their labels.
         answer: The gold answer; empty without one.
         ratings: Ratings of PRM800K.
-        separator: The text between two steps.
-        goes_on: Whether the original solution has steps after these, so that the last one has a
-            separator, too.
-
-    Raises:
-        UnusableRowError: if there is not one label per step.
+        goes_on: Whether the original solution has steps after these.
     """
-    _check_lengths(steps, labels)
-    *ended_steps, last_step = (step.strip() + separator for step in steps)
-    if not goes_on:
-        last_step = last_step.removesuffix(separator)
+    if isinstance(steps, str):
+        raise UnusableRowError("the steps are one text, expected a list")
     return RecordedResponse(
         gold=answer,
-        response="".join((*ended_steps, last_step)),
-        correct=None,
+        response="",  # set when the text between the steps is known
         question=problem,
-        steps=(*ended_steps, last_step),
-        step_labels=tuple(labels),
+        steps=steps,
+        step_labels=labels,
         step_ratings=ratings,
+        goes_on=goes_on,
     )
 
 
-def _check_lengths(steps: Sequence[str], labels: Sequence[float]) -> None:
-    """Raise an UnusableRowError if there is not one label per step."""
-    if isinstance(steps, str):
-        raise UnusableRowError("the steps are one text, expected a list")
-    if not steps or len(steps) != len(labels):
-        raise UnusableRowError(f"{len(steps)} steps and {len(labels)} labels")
+#: Texts between two steps, by the name that users give them.
+STEP_SEPARATORS = {"newline": "\n", "blank-line": _PARAGRAPH_SEPARATOR}
 
 
-@dataclass(frozen=True, slots=True)
-class StepLabelFormat:
-    """A format of step labels; most formats need only the names of their fields.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepLabelFields:
+    """How to read step labels; most formats need only the names of their fields.
 
-    The attributes are the keys of a table ``step_labels`` in ``formats.toml``.
+    The attributes are the keys of a table ``step_labels`` in ``formats.toml``; its keys
+    ``label_meaning`` and ``drops`` are in ``settings``.
     """
 
-    name: str  #: Name of the format, which is the name of its table.
-    label_meaning: str  #: How the labels of the format become labels between 0 and 1.
-    drops: str  #: Data of the row that are not imported.
+    settings: ImportSettings  #: The meaning of the labels, and the data that are not imported.
     #: Yields the solutions of a row; None if the fields below describe the format completely.
-    read_row: Callable[[Mapping[str, Any]], Iterator[RecordedResponse]] | None = None
+    read_row: Callable[[Fields], Iterator[RecordedResponse]] | None = None
     #: Field of the problem; empty if the steps start with the problem. Dots lead into objects, and
     #: into the objects of lists: ``steps.text`` is the text of each step.
     problem: str = ""
@@ -428,55 +381,105 @@ class StepLabelFormat:
     summary: str = ""  #: Origin and labels in a few words, for ``--help``.
     has_step_lines: bool = False  #: Whether the non-empty lines of the text are the steps.
     ends_at_first_error: bool = False  #: Whether the steps after the first wrong step are dropped.
+    #: Name of the text between two steps; empty if the steps stay as they are.
+    step_separator: str = "newline"
     #: Whether each row is a preference pair, read as the chosen and then the rejected solution.
     has_pairs: bool = False
 
     @classmethod
-    def from_toml(cls, name: str, fields: Mapping[str, Any]) -> Self:
-        """Make a format from its table, which may name a function of this module."""
-        read_row = fields.get("read_row")
-        return cls(name, **{**fields, "read_row": globals()[read_row] if read_row else None})
+    def from_toml(
+        cls, name: str, *, label_meaning: str, drops: str, read_row: str = "", **fields: Any
+    ) -> Self:
+        """Make the fields of a format from its table, which may name a function of this module."""
+        settings = ImportSettings(format=name, meaning=label_meaning, drops=drops)
+        return cls(settings=settings, read_row=globals()[read_row] if read_row else None, **fields)
 
-    def matches(self, fields: Mapping[str, Any]) -> bool:
+    def with_options(self, step_separator: str | None, *, first_error_only: bool) -> Self:
+        """Return the format with the options of a user.
+
+        Args:
+            step_separator: Name of the text between two steps, which also replaces step markers;
+                None keeps the separator of the format.
+            first_error_only: Whether to drop the steps after the first wrong step.
+        """
+        first_error_only = first_error_only and not self.ends_at_first_error
+        drops = []
+        if first_error_only:
+            drops.append("the steps after the first wrong step")
+        if step_separator is not None:
+            drops.append("step markers")
+        if not drops or self.settings.drops != _NOTHING:
+            drops.append(self.settings.drops)
+        settings = self.settings.model_copy(
+            update={
+                "drops": ", ".join(drops),
+                "step_separator": step_separator,
+                "first_error_only": first_error_only,
+            }
+        )
+        return replace(
+            self,
+            settings=settings,
+            ends_at_first_error=self.ends_at_first_error or first_error_only,
+            step_separator=step_separator or self.step_separator,
+        )
+
+    def as_published(self) -> Self:
+        """Return the format with complete solutions, and with the steps as in the row."""
+        return replace(self, ends_at_first_error=False, step_separator="")
+
+    def matches(self, fields: Fields) -> bool:
         """Return whether the format reads at least one solution of a row."""
         try:
             return any(self.read(fields))
         except (UnusableRowError, LookupError, TypeError, AttributeError):
             return False
 
-    def read_responses(self, record: SourceRow) -> list[RecordedResponse]:
-        """Return the solutions of a row.
-
-        Raises:
-            UnusableRowError: if the row does not have the format, with the reason.
-        """
-        if record.error:
-            raise UnusableRowError(record.error)
-        solutions = []
-        try:
-            for solution in self.read(record.fields):
-                _check_texts(solution)
-                solutions.append(replace(solution, row=record.row_number))
-        except UnusableRowError:
-            raise
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise UnusableRowError(
-                f"the row does not have the format {self.name}: {describe_row_error(error)}"
-            ) from None
-        if not solutions:
-            raise UnusableRowError("no step in the row has a label")
-        return solutions
-
-    def read(self, fields: Mapping[str, Any]) -> Iterator[RecordedResponse]:
+    def read(self, fields: Fields) -> Iterator[RecordedResponse]:
         """Yield the solutions of a row.
 
         Raises:
             UnusableRowError: If a value of the row is invalid. A row of another format may also
                 raise a LookupError, TypeError or AttributeError.
         """
-        if self.read_row is not None:
-            yield from self.read_row(fields)
-            return
+        solutions = self._read_fields(fields) if self.read_row is None else self.read_row(fields)
+        return map(self._finish, solutions)
+
+    def _finish(self, solution: RecordedResponse) -> RecordedResponse:
+        """Cut a solution, and set the text between its steps.
+
+        Raises:
+            UnusableRowError: if there is not one label per step.
+        """
+        n_steps = len(solution.steps)
+        if self.ends_at_first_error:
+            solution = _cut_after_first_error(solution)
+        n_labels = len(solution.step_labels or ())
+        if not solution.steps or len(solution.steps) != n_labels:
+            raise UnusableRowError(f"{len(solution.steps)} steps and {n_labels} labels")
+        steps = solution.steps
+        if self.step_separator:
+            goes_on = solution.goes_on or len(steps) < n_steps
+            steps = self._separate_steps(steps, goes_on=goes_on)
+        solution = replace(solution, steps=tuple(steps))
+        _check_texts(solution)
+        return replace(solution, response="".join(steps))
+
+    def _separate_steps(self, steps: Sequence[str], *, goes_on: bool) -> list[str]:
+        """Return stripped steps with a separator after each step but the last.
+
+        A reward is read at the last token of a step, and this token contains the separator. If the
+        last step had none although the solution goes on, a reward model could tell by it where the
+        labels end, and so where the first error is.
+        """
+        if self.settings.step_separator is not None:
+            steps = [remove_step_marker(step.strip()) for step in steps]
+        separator = STEP_SEPARATORS[self.step_separator]
+        *ended_steps, last_step = (step.strip() + separator for step in steps)
+        return [*ended_steps, last_step if goes_on else last_step.removesuffix(separator)]
+
+    def _read_fields(self, fields: Fields) -> Iterator[RecordedResponse]:
+        """Yield the solution of a row whose fields describe the format completely."""
         steps = _read_field(fields, self.steps)
         if isinstance(steps, str):
             steps = self._split_steps(steps)
@@ -486,14 +489,10 @@ class StepLabelFormat:
             problem, steps = _split_problem(steps)
         prefix, suffix = self.problem_affixes
         problem = problem.strip().removeprefix(prefix).removesuffix(suffix).strip()
-        labels: Sequence[float] = self._read_labels(fields, len(steps))
-        n_steps = len(steps)
-        if self.ends_at_first_error or self.first_error:
-            steps, labels = _cut_after_first_error(steps, labels)
-        answer = self._read_answer(fields)
-        yield _labelled_solution(problem, steps, labels, answer, goes_on=len(steps) < n_steps)
+        labels = self._read_labels(fields, len(steps))
+        yield _labelled_solution(problem, steps, labels, self._read_answer(fields))
 
-    def _read_answer(self, fields: Mapping[str, Any]) -> str:
+    def _read_answer(self, fields: Fields) -> str:
         """Return the gold answer of a row; empty without one."""
         if not self.answer:
             return ""
@@ -513,7 +512,7 @@ class StepLabelFormat:
             raise UnusableRowError("there is text after the last step tag")
         return steps
 
-    def _read_labels(self, fields: Mapping[str, Any], count: int) -> list[float]:
+    def _read_labels(self, fields: Fields, count: int) -> list[float]:
         """Return the labels of a row with ``count`` steps."""
         if self.first_error:
             index = self._first_error_index(_read_field(fields, self.first_error), count)
@@ -556,6 +555,19 @@ class StepLabelFormat:
         return index
 
 
+def _cut_after_first_error(solution: RecordedResponse) -> RecordedResponse:
+    """Return a solution without the steps after the first one with a label below 0.5."""
+    labels = solution.step_labels or ()
+    end = next((number for number, label in enumerate(labels, start=1) if label < 0.5), None)
+    ratings = solution.step_ratings
+    return replace(
+        solution,
+        steps=solution.steps[:end],
+        step_labels=labels[:end],
+        step_ratings=None if ratings is None else ratings[:end],
+    )
+
+
 def _check_texts(solution: RecordedResponse) -> None:
     """Raise an UnusableRowError if a text is blank, or cannot be written to a file."""
     for text in (solution.question, solution.gold, *solution.steps):
@@ -580,7 +592,7 @@ def _label_text(value: Any) -> str:
     return str(value).strip()
 
 
-def _read_field(fields: Mapping[str, Any], path: str) -> Any:
+def _read_field(fields: Fields, path: str) -> Any:
     """Return a field of a row; dots lead into objects, and into the objects of lists."""
     if path in fields:
         return fields[path]

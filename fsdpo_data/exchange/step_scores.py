@@ -13,7 +13,7 @@ from typing import Any
 
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import replace_surrogates
-from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseFormat
+from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseFields
 from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.steps.segment import segmenter_name, split_steps
 
@@ -31,13 +31,13 @@ class ScoredSteps:
 
 
 def read_steps(
-    response: RecordedResponse, response_format: ResponseFormat, segmenter: str | None
+    response: RecordedResponse, names: ResponseFields, segmenter: str | None
 ) -> ScoredSteps | None:
     """Return the checked steps of a response; None if the response has no steps and no scores.
 
     Args:
         response: The response, with the values of its row.
-        response_format: The format of the row.
+        names: The fields of the row.
         segmenter: Name of the segmenter that replaces the steps of the row; None without one.
 
     Raises:
@@ -45,7 +45,7 @@ def read_steps(
             scores differ. Also if a score is not a number in [0, 1].
     """
     scores = _check_scores(response.step_scores)
-    if segmenter is not None or (response.steps is None and not response_format.step_separator):
+    if segmenter is not None or (response.steps is None and not names.step_separator):
         if scores is None:
             return None
         steps = _segment(response, segmenter or "auto")
@@ -54,13 +54,13 @@ def read_steps(
     if response.steps is None:
         if scores is None:
             return None
-        pieces = text.split(response_format.step_separator)
+        pieces = text.split(names.step_separator)
         return _join_pieces(text, pieces, scores)
     pieces = _check_steps(response.steps)
     if scores is not None:
         scores = _match_scores(pieces, scores)
-    if response_format.chat_prompt:
-        n_prompt_pieces, first_piece = _find_chat_prompt(pieces, response_format.chat_prompt)
+    if names.chat_prompt:
+        n_prompt_pieces, first_piece = _find_chat_prompt(pieces, names.chat_prompt)
         if first_piece is not None:
             pieces = [first_piece, *pieces[n_prompt_pieces + 1 :]]
             scores = scores[n_prompt_pieces:] if scores is not None else None

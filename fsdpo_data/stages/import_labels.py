@@ -26,6 +26,14 @@ class ImportSettings(FileModel):
     format: str  #: Name of the format, such as ``prm800k``.
     meaning: str  #: How the labels of the format became labels from 0 to 1.
     drops: str  #: Data of the rows that were not imported.
+    step_separator: str | None = None  #: Text between two steps, if it is not the format's.
+    #: Whether the steps after the first wrong step were dropped, although they have labels.
+    first_error_only: bool = False
+
+    @property
+    def changes_text(self) -> bool:
+        """Whether options gave the solutions other texts than the format does."""
+        return self.step_separator is not None or self.first_error_only
 
 
 class ImportCounts(StageCounts):

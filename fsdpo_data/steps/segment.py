@@ -52,6 +52,21 @@ def split_at_step_markers(text: str) -> list[str]:
     return _split_at_offsets(text, starts[1:])
 
 
+def remove_step_marker(step: str) -> str:
+    """Return a step without the "Step k:" at its start, and without the white space after it."""
+    match = _STEP_MARKER.match(step)
+    if match is None:
+        return step
+    text = step[match.end() :]
+    marker = match[0].strip("# \t")
+    is_open_bold = marker.startswith("*") and not marker.rstrip(" \t:").endswith("*")
+    if is_open_bold:
+        bold = "**" if marker.startswith("**") else "*"
+        # "**Step 1:** text" ends its bold text here, and "**Step 1: title** text" later.
+        text = text.removeprefix(bold) if text.startswith(bold) else bold + text.lstrip()
+    return text.lstrip()
+
+
 def split_at_newlines(text: str) -> list[str]:
     """Split after each line with visible text."""
     return _split_at_offsets(text, (match.end() for match in _LINE_END.finditer(text)))

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import real_tokenizers
 from bench_runs import make_problem, make_solution
 from fakes import FixedSampler, TableScorer
 from fsdpo_bench.cli.app import app
@@ -40,8 +41,10 @@ from fsdpo_bench.prm.processbench import (
 )
 from helpers import build_job, reward_model, seal_json
 from paired_data import paired_dataset
+from recorded_imports import import_labels
 from typer.testing import CliRunner
 
+from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.identity import ModelRef, SourceRef, file_sha256
 from fsdpo_data.core.progress import LineProgress
@@ -49,8 +52,6 @@ from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer, critique_prompt
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PublishedPrm
-from fsdpo_data.exchange.formats import get_step_label_format
-from fsdpo_data.exchange.step_label_import import import_dataset
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.trained_template import write_trained_template
 from fsdpo_data.problems.embedded import CHECKPOINT
@@ -184,12 +185,73 @@ def test_steps_are_scored_as_they_were_written() -> None:
     assert seen == [ScorerInput("Problem: 1 + 1?\nSolution:\n", ["One.\n\n", "Two."], "1 + 1?")]
 
 
+def math_shepherd_row(example: FirstErrorExample) -> dict[str, str]:
+    """Return a solution as Math-Shepherd writes it, with a sign for each step."""
+    steps = [f"Step {number}: {step} " for number, step in enumerate(example.steps, start=1)]
+    n_right = len(steps) if example.first_error == -1 else example.first_error
+    signs = ["+" if index < n_right else "-" for index in range(len(steps))]
+    text = f"{example.question} "
+    return {
+        "input": text + "\n".join(f"{step}ки" for step in steps),
+        "label": text + "\n".join(map("".join, zip(steps, signs, strict=True))),
+    }
+
+
+@pytest.mark.parametrize("tokenizer_name", ["qwen2", "llama3", "mistral"])
+def test_converted_step_labels_have_the_tokens_of_processbench(
+    shared: Path, tmp_path: Path, tokenizer_name: str
+) -> None:
+    """A model that learns from them reads rewards at the tokens at which it is measured."""
+    pytest.importorskip("torch")
+    from fsdpo_data.engines.step_tokens import StepTokenizer
+
+    published = read_first_error_rows(shared / "data/stepwise/processbench/gsm8k.json")
+    # An import drops spaces at the end of a step. Math-Shepherd's first marker starts the solution.
+    examples = [
+        example
+        for example in published
+        if "Step 1:" not in example.steps[0] and all(step == step.strip() for step in example.steps)
+    ]
+    assert len(examples) > 0.9 * len(published)
+    source = tmp_path / "shepherd.jsonl"
+    source.write_text("".join(json.dumps(math_shepherd_row(row)) + "\n" for row in examples))
+    words = f"import {source} --from math-shepherd --step-separator blank-line --first-error-only"
+    result = CliRunner().invoke(data_app, [*words.split(), "--out", str(tmp_path / "rows.jsonl")])
+    assert result.exit_code == 0, result.output
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    scored_inputs: list[ScorerInput] = []
+
+    class RecordingScorer:
+        model = ModelRef("spy", "0")
+
+        def score(self, items: Any) -> list[list[float] | None]:
+            scored_inputs.extend(items)
+            return [None for _ in items]
+
+    score_examples(examples, RecordingScorer(), get_template("problem"))
+    encoder = StepTokenizer(real_tokenizers.load(shared / "tokenizers" / tokenizer_name))
+    n_cut = 0
+    for row, item, example in zip(rows, scored_inputs, examples, strict=True):
+        assert row["prompt"] == item.prompt
+        trained = encoder.encode(row["prompt"], row["completions"], add_eos=False)
+        scored = encoder.encode(item.prompt, item.steps, add_eos=False)
+        n_steps = len(trained.score_positions)
+        assert trained.score_positions == scored.score_positions[:n_steps]
+        assert trained.input_ids == scored.input_ids[: len(trained.input_ids)]
+        n_right = n_steps - (example.first_error != -1)
+        assert row["labels"] == [True] * n_right + [False] * (n_steps - n_right)
+        assert n_steps == len(example.steps) if example.first_error == -1 else n_right + 1
+        n_cut += n_steps < len(example.steps)
+    assert n_cut > 100
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [
         ({"problem": "p", "steps": ["a"], "label": 1}, "label 1 of 1 steps"),
-        ({"problem": "p", "steps": [], "label": -1}, "no problem or no steps"),
-        ({"problem": "p", "steps": ["a"]}, "label None of 1 steps"),
+        ({"problem": "p", "steps": [], "label": -1}, "label -1 of 0 steps"),
+        ({"problem": "p", "steps": ["a"]}, "the row does not have .*'label' is missing"),
+        ({"problem": "p", "steps": ["a", 5], "label": 0}, "expected a text, found 5"),
     ],
 )
 def test_rows_in_another_format_are_named(tmp_path: Path, row: Any, message: str) -> None:
@@ -305,7 +367,7 @@ def test_imported_step_labels_measure_the_separation_of_steps(
     ]
     source = tmp_path / "prm800k.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    import_dataset(source, get_step_label_format("prm800k"), tmp_path / "imported")
+    import_labels(source, "prm800k", tmp_path / "imported")
     with pytest.raises(InputError, match=r"has no step rewards\. Score it"):
         load_scored(tmp_path / "imported")
     [entry, *_] = load_measurable(tmp_path / "imported")

@@ -28,13 +28,12 @@ from fsdpo_bench.recipes.recipe import (
 from fsdpo_bench.report.published import published_results
 from fsdpo_bench.tasks.table import select_tasks
 from parsed_options import parse_options
+from recorded_imports import import_labels
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.dataset.stage_records import PROBLEMS_STAGE, ProblemsRecord
-from fsdpo_data.exchange.formats import get_step_label_format
-from fsdpo_data.exchange.step_label_import import import_dataset
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import MODELS
 from fsdpo_data.problems.hub_datasets import DATASETS
@@ -348,8 +347,7 @@ def test_step_dpo_recipes_use_the_published_pairs_and_settings(name: str) -> Non
 def test_small_runs_have_pairs_of_the_published_format(tmp_path: Path) -> None:
     [recipe] = load_recipes("metamath-mistral-step-dpo", smoke=True)
     pairs = stage_options(recipe, "step-pairs")
-    label_format = get_step_label_format(pairs.source)
-    manifest, _ = import_dataset(ROOT / pairs.file, label_format, tmp_path, pairs.template)
+    manifest, _ = import_labels(ROOT / pairs.file, pairs.source, tmp_path, template=pairs.template)
     problems = manifest.get(PROBLEMS_STAGE, ProblemsRecord)
     assert manifest.rows.pairs == 16 and not problems.counts.quarantined
 

@@ -11,14 +11,13 @@ import pytest
 import real_tokenizers
 from prm_data import write_rows
 from random_model import save_random_model
+from recorded_imports import import_labels
 from step_dpo_rows import STEP_DPO_ROWS, step_dpo_row
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
-from fsdpo_data.exchange.formats import get_step_label_format  # noqa: E402
-from fsdpo_data.exchange.step_label_import import import_dataset  # noqa: E402
 from fsdpo_train.config import DpoConfig  # noqa: E402
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES  # noqa: E402
 from fsdpo_train.preference import train as dpo  # noqa: E402
@@ -79,8 +78,7 @@ def published_loss(model: Any, reference: Any, tokenizer: Any, rows: list[dict[s
 
 def import_pairs(folder: Path, rows: list[dict[str, Any]]) -> Path:
     source = write_rows(folder / "step_dpo.jsonl", rows)
-    step_dpo = get_step_label_format("step-dpo-10k")
-    import_dataset(source, step_dpo, folder / "pairs", template="alpaca-newline")
+    import_labels(source, "step-dpo-10k", folder / "pairs", template="alpaca-newline")
     return folder / "pairs"
 
 

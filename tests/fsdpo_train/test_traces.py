@@ -73,7 +73,8 @@ def test_long_traces_pass_through_all_stages(tokens: int, policy: Path, tmp_path
     rows = [{**source_row, "prompt": f"{source_row['question']}<think>\n"} for source_row in rows]
     file.write_text("".join(json.dumps(source_row) + "\n" for source_row in rows))
     options = ImportOutputsOptions(file=file, out=tmp_path / "built", segmenter="both", workers=1)
-    built = fd.open_dataset(run_import(options, NO_PROGRESS)[0])
+    run_import(options, NO_PROGRESS)
+    built = fd.open_dataset(tmp_path / "built")
     assert built.manifest.outcomes == {"correct": 4, "incorrect": 4}
     prm = save_random_prm(tmp_path / "prm", policy)
     scored = built.score(

@@ -16,13 +16,12 @@ from typing import Any
 
 import pytest
 from random_model import save_random_model, save_random_prm
+from recorded_imports import import_label_rows
 
 torch = pytest.importorskip("torch")
 from transformers import AutoModelForTokenClassification, AutoTokenizer  # noqa: E402
 
 from fsdpo_data.engines.step_tokens import gather_at_positions  # noqa: E402
-from fsdpo_data.exchange.formats import get_step_label_format  # noqa: E402
-from fsdpo_data.exchange.step_label_import import import_rows  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
 from fsdpo_train.losses.prm_losses import prm_loss  # noqa: E402
 from fsdpo_train.prm.data import (  # noqa: E402
@@ -83,7 +82,7 @@ def import_trl_rows(tmp_path: Path, rows: Rows) -> Path:
     source = tmp_path / "trl.jsonl"
     out = tmp_path / "rows.jsonl"
     source.write_text("".join(json.dumps(row) + "\n" for row in separated))
-    import_rows(source, get_step_label_format("trl-stepwise"), out)
+    import_label_rows(source, "trl-stepwise", out)
     return out
 
 

@@ -22,9 +22,10 @@ from fsdpo_cards.render import format_percent
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
-from fsdpo_data.core.row_files import read_records
 from fsdpo_data.core.statistics import Interval, bootstrap_interval, mean_rate
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
+from fsdpo_data.exchange.formats import get_step_label_format
+from fsdpo_data.exchange.reading import read_usable_rows
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.steps.first_error import (
     NO_ERROR,
@@ -88,35 +89,26 @@ def _format_fraction(count: int, total: int) -> str:
 
 
 def read_first_error_rows(file: Path) -> list[FirstErrorExample]:
-    """Read rows with ``problem``, ``steps`` and ``label`` (first wrong step, or -1).
+    """Read rows of ProcessBench, as an import does, with the steps as in the rows.
 
     Raises:
-        InputError: if a row lacks a field, or its label is not the index of a step.
+        InputError: if a row has another format.
     """
-    examples = []
-    for record in read_records(file):
-        fields = record.fields
-        problem = fields.get("problem")
-        steps = fields.get("steps")
-        label = fields.get("label")
-        if not isinstance(problem, str) or not isinstance(steps, list) or not steps:
-            raise InputError(
-                f"{file}, row {record.row_number}: {record.error or 'no problem or no steps'}. "
-                "Expected problem, steps (a list) and label, as in ProcessBench."
-            )
-        if not isinstance(label, int) or not NO_ERROR <= label < len(steps):
-            raise InputError(
-                f"{file}, row {record.row_number}: label {label!r} of {len(steps)} steps. "
-                "Expected the index of the first wrong step, or -1."
-            )
-        example = FirstErrorExample(
-            key=str(fields.get("id", record.row_number)),
-            question=problem,
-            steps=tuple(map(str, steps)),
-            first_error=label,
+    published = get_step_label_format("processbench").as_published()
+    expectation = (
+        "Expected problem, steps (a list) and label (the index of the first wrong step, or -1), as "
+        "in ProcessBench."
+    )
+    return [
+        FirstErrorExample(
+            key=str(row.record.fields.get("id", row.record.row_number)),
+            question=solution.question,
+            steps=tuple(solution.steps),
+            first_error=find_first_below(solution.step_labels or (), 0.5),
         )
-        examples.append(example)
-    return examples
+        for row in read_usable_rows(file, lambda _: published, expectation)
+        for solution in row.responses
+    ]
 
 
 def score_examples(

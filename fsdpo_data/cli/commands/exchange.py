@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,24 +22,28 @@ from fsdpo_data.core.command_line import (
 )
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.options import Option, Options
-from fsdpo_data.core.progress import progress
+from fsdpo_data.core.progress import Progress, progress
 from fsdpo_data.dataset.benchmark_problems import AllowBenchmark
+from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run_directory import QUARANTINE_FILE
 from fsdpo_data.exchange.formats import (
+    FORMATS,
+    ExchangeFormat,
     export_formats,
     get_step_label_format,
-    response_formats,
     step_label_formats,
 )
 from fsdpo_data.exchange.importing import (
     ImportOutputsOptions,
     OutputsFieldName,
+    import_rows,
+    quarantine_path,
     run_import,
 )
-from fsdpo_data.exchange.step_label_formats import StepLabelFormat
-from fsdpo_data.exchange.step_label_import import import_dataset, import_rows, quarantine_path
+from fsdpo_data.exchange.step_label_formats import STEP_SEPARATORS, StepLabelFields
 from fsdpo_data.problems.row_formats import FieldName
 from fsdpo_data.publish.push import PushPlan, RemoteState, plan_push, push_dataset
+from fsdpo_data.stages.import_labels import ImportSettings
 
 
 def _list_formats(descriptions: Mapping[str, str]) -> str:
@@ -58,9 +63,17 @@ def _export_notes() -> str:
 
 def _import_notes() -> str:
     """Return the Markdown lists of the readable responses and step labels, a line for each."""
-    publishers = [f"- {entry.publisher}" for entry in response_formats().values()]
+    publishers = [
+        f"- {entry.responses.publisher}"
+        for entry in FORMATS.values()
+        if entry.responses is not None
+    ]
     responses = "\n".join(["\n\n**Responses**, which `--from outputs` recognises\n", *publishers])
-    descriptions = {name: entry.summary for name, entry in step_label_formats().items()}
+    descriptions = {
+        name: entry.step_labels.summary
+        for name, entry in FORMATS.items()
+        if entry.step_labels is not None
+    }
     return f"{responses}{_list_formats(descriptions)}"
 
 
@@ -231,7 +244,10 @@ ROWS_SUFFIX = ".jsonl"  #: Suffix of an output that gets rows in place of a data
 OUTPUTS = "outputs"
 #: Value of ``--from`` for step labels whose fields the options name.
 FIELDS = "fields"
+_STEP_LABELS_PANEL = "Step labels"
 _FIELDS_PANEL = "Step labels in other fields"
+#: Options that change the solutions of step labels.
+_SOLUTION_OPTIONS = ("step_separator", "first_error_only")
 _FIELD_OPTIONS = (
     *("question_field", "steps_field", "label_field", "first_error_field", "first_step"),
     *("gold_field", "right_label", "wrong_label"),
@@ -322,6 +338,17 @@ class ImportOptions(ImportOutputsOptions):
     """
     wrong_label: Annotated[Sequence[str], Option(panel=_FIELDS_PANEL)] = ()
     """Label that means wrong; may be given several times."""
+    step_separator: Annotated[
+        str | None,
+        Option(panel=_STEP_LABELS_PANEL, choices=STEP_SEPARATORS, default_text="by format"),
+    ] = None
+    """End of each step but the last. It replaces the separator of the format and step markers such
+    as "Step 1:".
+    """
+    first_error_only: Annotated[bool, Option(panel=_STEP_LABELS_PANEL)] = False
+    """Drop the steps after the first wrong step, whose label is below 0.5. Formats without labels
+    for these steps always do.
+    """
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
@@ -355,20 +382,23 @@ class ImportOptions(ImportOutputsOptions):
 
     def _check_source_options(self) -> None:
         """Refuse options that the source does not use."""
-        other_options = ("source", "file", "out", "template", "resume")
+        label_options = ("source", "file", "out", "template", "resume", *_SOLUTION_OPTIONS)
         allowed_options = {
-            FIELDS: (*other_options, *_FIELD_OPTIONS),
+            FIELDS: (*label_options, *_FIELD_OPTIONS),
             OUTPUTS: tuple(
                 name
                 for name in command_parameters(type(self))
-                if name in _SHARED_FIELD_OPTIONS or name not in _FIELD_OPTIONS
+                if name in _SHARED_FIELD_OPTIONS
+                or name not in (*_FIELD_OPTIONS, *_SOLUTION_OPTIONS)
             ),
-        }.get(self.source, other_options)
+        }.get(self.source, label_options)
         for name, value in given_values(self).items():
             if name == "resume" and self.source != OUTPUTS and Path(self.out).suffix == ROWS_SUFFIX:
                 raise self.field_error(
                     "resume", "rows in one file are imported at once. Remove the option."
                 )
+            if name in _SOLUTION_OPTIONS and self.source == OUTPUTS:
+                raise self.field_error(name, "this option needs step labels. Remove the option.")
             if name not in allowed_options:
                 source = FIELDS if name in _FIELD_OPTIONS else OUTPUTS
                 raise InputError(
@@ -377,8 +407,17 @@ class ImportOptions(ImportOutputsOptions):
                     value=value,
                 )
 
-    def step_label_format(self) -> StepLabelFormat:
-        """Return the format of the step labels."""
+    def step_label_format(self) -> ExchangeFormat:
+        """Return the format of the step labels, with the options that change the solutions."""
+        label_format = self._named_format()
+        assert label_format.step_labels is not None
+        content = label_format.step_labels.with_options(
+            self.step_separator, first_error_only=self.first_error_only
+        )
+        return replace(label_format, step_labels=content)
+
+    def _named_format(self) -> ExchangeFormat:
+        """Return the format of the table, or the one whose fields the options name."""
         if self.source != FIELDS:
             return get_step_label_format(self.source)
         assert self.question_field and self.steps_field
@@ -394,10 +433,8 @@ class ImportOptions(ImportOutputsOptions):
             )
         else:
             meaning = f"{self.label_field}: unchanged, or + is right"
-        return StepLabelFormat(
-            name=FIELDS,
-            label_meaning=meaning,
-            drops=dropped,
+        content = StepLabelFields(
+            settings=ImportSettings(format=FIELDS, meaning=meaning, drops=dropped),
             problem=self.question_field,
             steps=self.steps_field,
             label=(self.label_field,) if self.label_field else (),
@@ -405,44 +442,46 @@ class ImportOptions(ImportOutputsOptions):
             wrong_labels=tuple(self.wrong_label),
             first_error=self.first_error_field or "",
             first_step=self.first_step,
+            ends_at_first_error=self.first_error_field is not None,
             answer=self.gold_field or "",
         )
+        return ExchangeFormat(name=FIELDS, step_labels=content)
 
 
 @command(app, ImportOptions, name="import", panel="Exchange", notes=_import_notes())
 def import_(options: ImportOptions) -> None:
     """Import recorded responses or step labels, and print the counts."""
     if options.source == OUTPUTS:
-        print_inspect_command(create_dataset(partial(run_import, options)))
+        print_inspect_command(create_dataset(partial(_import_outputs, options)))
         return
     out = Path(options.out)
-    template = options.template or "problem"
     label_format = options.step_label_format()
+    content = label_format.step_labels
+    assert content is not None
     if out.suffix == ROWS_SUFFIX:
-        result = import_rows(options.file, label_format, out, template)
+        result = import_rows(options, label_format)
         quarantine_file = quarantine_path(out)
     else:
         with progress() as progress_bar:
-            manifest, result = import_dataset(
-                options.file,
-                label_format,
-                out,
-                template,
-                resume=options.resume,
-                progress=progress_bar,
-            )
+            manifest, result = run_import(options, progress_bar, label_format)
         quarantine_file = out / QUARANTINE_FILE
         print_summary(manifest, f"sealed {out}")
     typer.echo(
         f"wrote {result.rows:,} solutions of {result.read:,} rows to {out}: "
         f"{result.steps[True]:,} right steps, {result.steps[False]:,} wrong"
     )
-    typer.echo(f"labels: {label_format.label_meaning}")
-    typer.echo(f"dropped: {label_format.drops}")
+    typer.echo(f"labels: {content.settings.meaning}")
+    typer.echo(f"dropped: {content.settings.drops}")
     if result.quarantined:
         typer.echo(f"quarantined: {len(result.quarantined):,} rows, in {quarantine_file}")
-    if label_format.has_pairs and out.suffix != ROWS_SUFFIX:
+    if content.has_pairs and out.suffix != ROWS_SUFFIX:
         training = ["dpo", out, "--loss", "step-dpo", "--model", "MODEL", "--out", "runs/policy"]
     else:
         training = ["prm", out, "--model", "MODEL", "--out", "runs/prm"]
     print_next_command(["fsdpo-train", *training])
+
+
+def _import_outputs(options: ImportOptions, progress: Progress) -> tuple[Path, Manifest]:
+    """Import recorded responses; return the directory of the dataset, and its manifest."""
+    manifest, _ = run_import(options, progress)
+    return Path(options.out), manifest

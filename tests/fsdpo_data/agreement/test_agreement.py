@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 from command_line import run
 from helpers import derive, problem_set, small_build
+from recorded_imports import import_labels
 
 import fsdpo_data as fd
 from fsdpo_data.agreement.kappa import cohen_kappa, kappa_interval, measure_agreement
@@ -20,8 +21,6 @@ from fsdpo_data.agreement.labels import LabellerName
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.dataset.manifest import AnyRecord
 from fsdpo_data.dataset.stage import Stage
-from fsdpo_data.exchange.formats import get_step_label_format
-from fsdpo_data.exchange.step_label_import import import_dataset
 
 
 def sklearn_kappa(first: list[bool], second: list[bool]) -> float:
@@ -217,7 +216,7 @@ def test_datasets_with_other_ids_are_matched_by_their_texts(
     for name, lines in (("first", [*rows, twins[1]]), ("second", other_rows)):
         source = tmp_path / f"{name}.jsonl"
         source.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        import_dataset(source, get_step_label_format("trl-stepwise"), tmp_path / name)
+        import_labels(source, "trl-stepwise", tmp_path / name)
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     code, _, err = run(capsys, "agree", first, second)
     assert code == 1 and "label no common solution" in err and "use --match text" in err
@@ -227,6 +226,6 @@ def test_datasets_with_other_ids_are_matched_by_their_texts(
 
     third = tmp_path / "third.jsonl"
     third.write_text(json.dumps({**rows[0], "completions": ["a b0", "c"], "labels": [True, True]}))
-    import_dataset(third, get_step_label_format("trl-stepwise"), tmp_path / "third")
+    import_labels(third, "trl-stepwise", tmp_path / "third")
     with pytest.raises(InputError, match="The texts of all questions or steps differ"):
         fd.agree(first, str(tmp_path / "third"), match="text")

@@ -238,4 +238,7 @@ def test_rows_of_an_unknown_format_are_reported(tmp_path: Path) -> None:
         file.write_text(content)
         with pytest.raises(InputError, match=message):
             read_outputs(file)
-    assert {form.publisher for form in response_formats().values()} >= {"Abel", "NeMo-Skills"}
+    assert {form.responses.publisher for form in response_formats().values()} >= {
+        "Abel",
+        "NeMo-Skills",
+    }

@@ -10,17 +10,19 @@ import polars as pl
 import pytest
 import real_tokenizers
 from paired_data import paired_dataset
+from recorded_imports import import_label_rows
 from step_label_rows import APS, MADE_UP, YES, dialogue, tree
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.exchange.export import export
 from fsdpo_data.exchange.formats import get_step_label_format, step_label_formats
-from fsdpo_data.exchange.step_label_import import ImportResult, import_rows, quarantine_path
+from fsdpo_data.exchange.importing import quarantine_path
+from fsdpo_data.exchange.row_import import ImportResult
 
 
 def run_import(source: Path, name: str, out: Path) -> tuple[ImportResult, list[dict[str, Any]]]:
-    result = import_rows(source, get_step_label_format(name), out)
+    result = import_label_rows(source, name, out)
     return result, lines(out)
 
 
@@ -338,9 +340,9 @@ def test_an_interrupted_import_starts_again(
     good = {"prompt": "p", "completions": ["a"], "labels": [True]}
     source, out = write(tmp_path / "source.jsonl", good, {}), tmp_path / "rows.jsonl"
     with monkeypatch.context() as patched:
-        patched.setattr("fsdpo_data.exchange.step_label_import.write_atomic", lambda *_: 1 / 0)
+        patched.setattr("fsdpo_data.exchange.importing.write_atomic", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            import_rows(source, get_step_label_format("trl-stepwise"), out)
+            import_label_rows(source, "trl-stepwise", out)
     assert not out.exists()
     assert run_import(source, "trl-stepwise", out)[1] and quarantine_path(out).exists()
 
@@ -365,14 +367,14 @@ def test_a_file_with_nothing_of_the_form(
 ) -> None:
     source = write(tmp_path / "source.jsonl", row)
     with pytest.raises(InputError, match=f"none of its 1 rows has the format {name}.*{reason}"):
-        import_rows(source, get_step_label_format(name), tmp_path / "rows.jsonl")
+        import_label_rows(source, name, tmp_path / "rows.jsonl")
     assert [path.name for path in tmp_path.iterdir()] == ["source.jsonl"]
 
 
 def test_refusals(tmp_path: Path) -> None:
     source = write(tmp_path / "source.jsonl", {})
     with pytest.raises(InputError, match=r"expected a new file ending in \.jsonl"):
-        import_rows(source, get_step_label_format("prm800k"), source)
+        import_label_rows(source, "prm800k", source)
 
 
 def rated_row(*ratings: Any) -> dict[str, Any]:
@@ -542,15 +544,14 @@ def test_a_published_critique(shared: Path, tmp_path: Path) -> None:
 
 def test_a_manifest_says_what_the_labels_mean(tmp_path: Path) -> None:
     source = write(tmp_path / "source.jsonl", MADE_UP[0][1], {"x": 1})
-    import_rows(source, get_step_label_format("rlhflow"), tmp_path / "rows.jsonl")
+    import_label_rows(source, "rlhflow", tmp_path / "rows.jsonl")
     manifest = json.loads((tmp_path / "rows.manifest.json").read_text())
     revision = f"sha256:{file_sha256(source)}"
     assert manifest["source"] == {"name": "source.jsonl", "revision": revision}
-    assert manifest["labels"] == get_step_label_format("rlhflow").label_meaning
+    assert manifest["labels"] == get_step_label_format("rlhflow").step_labels.settings.meaning
     assert manifest["rows"] == {"read": 2, "written": 1, "set_aside": 1}
     assert manifest["steps"] == {"right": 1, "wrong": 1}
-    for (
-        name,
-        reader,
-    ) in step_label_formats().items():  # 0 is neutral to some: each says what it is here
-        assert ("neutral" in reader.label_meaning) == (name in ("prm800k", "versaprm"))
+    for name, entry in step_label_formats().items():
+        # 0 is neutral to some: each says what it is here
+        meaning = entry.step_labels.settings.meaning
+        assert ("neutral" in meaning) == (name in ("prm800k", "versaprm"))

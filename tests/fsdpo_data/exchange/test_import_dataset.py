@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +21,25 @@ from helpers import (
     stage_options,
 )
 from paired_data import paired_dataset
+from recorded_imports import import_label_rows, import_labels, lines
 
 from fsdpo_data import api
 from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError
 from fsdpo_data.core.identity import ModelRef, file_sha256
+from fsdpo_data.core.row_files import SourceRow
 from fsdpo_data.dataset.schema import arrow_schema, write_parquet
 from fsdpo_data.dataset.stage_records import ProblemsRecord
 from fsdpo_data.dataset.validate import check_invariants, validate
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.exchange.export import export
 from fsdpo_data.exchange.formats import get_step_label_format
-from fsdpo_data.exchange.step_label_import import import_dataset, import_rows
 from fsdpo_data.publish.push import RemoteState, plan_push
 from fsdpo_data.stages import sample
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.import_labels import ImportRecord
 from fsdpo_data.stages.score import ScoreStage
 
-PRM800K = get_step_label_format("prm800k")
+PRM800K = "prm800k"
 
 
 def prm800k_row(problem: str, *ratings: int) -> dict[str, Any]:
@@ -88,8 +90,8 @@ def test_training_reads_the_same_labels_from_the_dataset_as_from_rows(
     tmp_path: Path, name: str
 ) -> None:
     file = export(paired_dataset(tmp_path), name, tmp_path / "export").file
-    import_rows(file, get_step_label_format(name), tmp_path / "rows.jsonl")
-    manifest, result = import_dataset(file, get_step_label_format(name), tmp_path / "sealed")
+    import_label_rows(file, name, tmp_path / "rows.jsonl")
+    manifest, result = import_labels(file, name, tmp_path / "sealed")
     assert validate(tmp_path / "sealed") == manifest
     assert (
         manifest.get("problems", ProblemsRecord).options.sources[0].revision
@@ -104,7 +106,7 @@ def test_training_reads_the_same_labels_from_the_dataset_as_from_rows(
 
 def test_the_solutions_of_a_problem_are_together_with_labels_and_ratings(tmp_path: Path) -> None:
     source = write_prm800k(tmp_path / "source.jsonl")
-    manifest, _ = import_dataset(source, PRM800K, tmp_path / "out")
+    manifest, _ = import_labels(source, PRM800K, tmp_path / "out")
     assert manifest.rows.problems == 2 and manifest.rows.solutions == 3
     assert quarantine_counts(manifest).keys() == {"the row does not have the format prm800k"}
     assert len((tmp_path / "out/quarantine.jsonl").read_text().splitlines()) == 1
@@ -123,7 +125,7 @@ def test_a_problem_is_in_one_file(
     """The actual number of solutions counts, not the maximum per problem."""
     source = write_prm800k(tmp_path / "source.jsonl")
     monkeypatch.setattr(sample, "SHARD_SOLUTIONS", limit)
-    manifest, _ = import_dataset(source, PRM800K, tmp_path / "out")
+    manifest, _ = import_labels(source, PRM800K, tmp_path / "out")
     assert [entry.rows for entry in manifest.config_files("solutions")] == file_rows
 
 
@@ -131,7 +133,7 @@ def test_soft_labels_stay_numbers_and_are_exported(tmp_path: Path) -> None:
     row = {"prompt": "Q:", "completions": ["a\n", "b"], "labels": [0.7, 0.1]}
     file = tmp_path / "source.jsonl"
     file.write_text(json.dumps(row))
-    import_dataset(file, get_step_label_format("trl-stepwise"), tmp_path / "out")
+    import_labels(file, "trl-stepwise", tmp_path / "out")
     [solution] = solutions(tmp_path / "out")
     assert solution["step_labels"] == [0.7, 0.1] and solution["step_ratings"] is None
     assert solution["prompt"] == "Q:"
@@ -196,15 +198,15 @@ def test_an_interrupted_import_ends_in_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write_prm800k(tmp_path / "source.jsonl")
-    import_dataset(source, PRM800K, tmp_path / "whole")
+    import_labels(source, PRM800K, tmp_path / "whole")
     with monkeypatch.context() as patched:
         patched.setattr(sample, "seal_dataset", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            import_dataset(source, PRM800K, tmp_path / "out")
+            import_labels(source, PRM800K, tmp_path / "out")
     with pytest.raises(RunMismatchError, match="already holds this run"):
-        import_dataset(source, PRM800K, tmp_path / "out")
+        import_labels(source, PRM800K, tmp_path / "out")
     for _ in range(2):  # a finished import is only read
-        import_dataset(source, PRM800K, tmp_path / "out", resume=True)
+        import_labels(source, PRM800K, tmp_path / "out", resume=True)
     contents = [
         {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*.*")}
         for folder in (tmp_path / "whole", tmp_path / "out")
@@ -226,7 +228,7 @@ def test_an_interrupted_import_ends_in_the_same_bytes(
 )
 def test_damaged_labels_are_found(tmp_path: Path, column: str, value: Any, violation: str) -> None:
     source = write_prm800k(tmp_path / "source.jsonl")
-    manifest, _ = import_dataset(source, PRM800K, tmp_path / "out")
+    manifest, _ = import_labels(source, PRM800K, tmp_path / "out")
     [file] = manifest.config_paths(tmp_path / "out", "solutions")
     rows = pl.read_parquet(file).to_dicts()
     rows[0][column] = value
@@ -241,3 +243,89 @@ def test_other_datasets_have_no_imported_labels(tmp_path: Path) -> None:
     assert {row["step_labels"] for row in solutions(tmp_path / "run")} == {None}
     assert training_rows(tmp_path / "run")
     assert not training_rows(tmp_path / "run", labels="imported")
+
+
+SHEPHERD_ROW = {
+    "input": "2+2? Step 1: 2+2=5 ки\nStep 2: So 5. ки\nStep 3: The answer is: 5 ки",
+    "label": "2+2? Step 1: 2+2=5 +\nStep 2: So 5. -\nStep 3: The answer is: 5 -",
+}
+
+
+@pytest.mark.parametrize(
+    ("words", "steps", "dropped"),
+    [
+        ([], ["Step 1: 2+2=5\n", "Step 2: So 5.\n", "Step 3: The answer is: 5"], ""),
+        (
+            ["--first-error-only"],
+            ["Step 1: 2+2=5\n", "Step 2: So 5.\n"],
+            "the steps after the first wrong step, ",
+        ),
+        (
+            ["--step-separator", "blank-line"],
+            ["2+2=5\n\n", "So 5.\n\n", "The answer is: 5"],
+            "step markers, ",
+        ),
+        (
+            ["--step-separator", "newline", "--first-error-only"],
+            ["2+2=5\n", "So 5.\n"],
+            "the steps after the first wrong step, step markers, ",
+        ),
+    ],
+)
+def test_options_convert_the_steps(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    steps: list[str],
+    dropped: str,
+) -> None:
+    file = tmp_path / "shepherd.jsonl"
+    file.write_text(json.dumps(SHEPHERD_ROW) + "\n")
+    command = ("import", str(file), "--from", "math-shepherd")
+    code, text, error = run(capsys, *command, *words, "--out", str(tmp_path / "out"))
+    assert code == 0, error
+    dataset = api.open_dataset(tmp_path / "out").validate()
+    [row] = dataset.solutions().collect().to_dicts()
+    assert row["completions"] == steps
+    assert row["step_labels"] == [1.0, 0.0, 0.0][: len(steps)]
+    assert f"dropped: {dropped}the name of the task" in text
+    # The text differs from that of another import, and so do the ids and the options.
+    run(capsys, *command, "--out", str(tmp_path / "plain"))
+    plain = api.open_dataset(tmp_path / "plain")
+    [plain_row] = plain.solutions().collect().to_dicts()
+    assert (row["solution_id"] == plain_row["solution_id"]) == (not words)
+    code, _, error = run(capsys, *command, *words, "--out", str(tmp_path / "plain"), "--resume")
+    assert (code == 0) == (not words)
+
+
+@pytest.mark.parametrize("option", [["--first-error-only"], ["--step-separator", "newline"]])
+def test_responses_have_no_labelled_steps_to_convert(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: list[str]
+) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text(json.dumps({"question": "2+2?", "answer": "4", "response": "4"}) + "\n")
+    command = ("import", str(file), "--from", "outputs", "--out", str(tmp_path / "out"))
+    code, _, error = run(capsys, *command, *option)
+    assert code and "this option needs step labels" in error and option[0] in error
+
+
+def test_a_cut_keeps_the_ratings_of_the_steps_that_stay(tmp_path: Path) -> None:
+    steps = [{"completions": [{"text": str(rating), "rating": rating}], "human_completion": None,
+              "chosen_completion": 0} for rating in (1, -1, 0)]  # fmt: skip
+    row = {"question": {"problem": "q"}, "label": {"steps": steps, "finish_reason": "solution"}}
+    entry = get_step_label_format(PRM800K)
+    content = entry.step_labels.with_options(None, first_error_only=True)
+    [solution] = replace(entry, step_labels=content).read_responses(SourceRow(1, row))
+    assert solution.steps == ("1\n", "-1\n")
+    assert (list(solution.step_labels), solution.step_ratings) == ([True, False], (1, -1))
+
+
+def test_a_directory_of_files_is_one_source(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        row = {"prompt": name, "completions": ["x"], "labels": [True]}
+        (tmp_path / "rows").mkdir(exist_ok=True)
+        (tmp_path / f"rows/{name}.jsonl").write_text(json.dumps(row) + "\n[1]\n")
+    manifest, result = import_labels(tmp_path / "rows", "trl-stepwise", tmp_path / "out")
+    assert (result.read, result.rows, manifest.rows.problems) == (4, 2, 2)
+    quarantined = lines(tmp_path / "out/quarantine.jsonl")
+    assert [Path(row["source"]).name for row in quarantined] == ["a.jsonl", "b.jsonl"]

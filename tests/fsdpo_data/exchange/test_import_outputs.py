@@ -26,7 +26,6 @@ from fsdpo_data.exchange.formats import (
     FORMATS,
     find_response_format,
     response_formats,
-    unknown_format_message,
 )
 from fsdpo_data.exchange.outputs import grade_outputs, read_outputs
 
@@ -35,7 +34,7 @@ from fsdpo_data.exchange.outputs import grade_outputs, read_outputs
 def test_every_format_is_imported(tmp_path: Path, name: str) -> None:
     rows, question, prompt = EXAMPLES[name]
     form = find_response_format(rows[0])
-    assert form is FORMATS[name].responses
+    assert form is FORMATS[name]
     manifest, rows = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
     assert ["".join(row["completions"]) for row in rows] == [RIGHT, WRONG]
     assert [set(row["labels"]) for row in rows] == [{True}, {False}]
@@ -444,6 +443,8 @@ def test_unusable_rows_are_quarantined(tmp_path: Path) -> None:
     manifest, [row] = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
     assert row["prompt"] == "Q 2+2?"
     aside = lines(tmp_path / "out/quarantine.jsonl")
+    with pytest.raises(UnusableRowError) as unknown_format:
+        find_response_format({"a": 1})
     assert [row["reason"] for row in aside] == [
         "the problem has another prompt in an earlier row",
         "another problem has the same prompt",
@@ -452,7 +453,7 @@ def test_unusable_rows_are_quarantined(tmp_path: Path) -> None:
         "the response is 5; expected text",
         "the text holds half a surrogate pair, which is no character",
         "the gold is missing: give the problems with `problems`",
-        unknown_format_message({"a": 1}),
+        str(unknown_format.value),
         "a JSON list, not an object",
     ]
     assert sum(quarantine_counts(manifest).values()) == len(aside) == 9
@@ -508,6 +509,9 @@ def test_the_command_line(tmp_path: Path) -> None:
     for flag, value in (("--temperature", "0.5"), ("--problems", "gsm8k"), ("--series", "x")):
         with pytest.raises(InputError, match=f"{flag} .*needs --from outputs"):
             CliRunner().invoke(app, [*line, "prm800k", flag, value], catch_exceptions=False)
-    message = r"contains no outputs\. First problem: fields a\. Expected .*; rows of answer and response \(answer"
+    message = (
+        r"contains no outputs\. First problem: fields a\. Expected .*; "
+        r"rows of answer and response \(answer"
+    )
     with pytest.raises(InputError, match=message):
         import_file(written(tmp_path / "theirs.jsonl", [{"a": 1}]), tmp_path / "none")

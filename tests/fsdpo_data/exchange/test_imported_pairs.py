@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 import pytest
 from command_line import run
+from recorded_imports import import_labels
 from step_dpo_rows import STEP_DPO_ROWS, step_dpo_row
 
 from fsdpo_data.core.errors import InputError, SchemaError
@@ -18,15 +19,13 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import arrow_schema, write_parquet
 from fsdpo_data.dataset.stage_records import PROBLEMS_STAGE, ProblemsRecord
 from fsdpo_data.dataset.validate import check_invariants, validate
-from fsdpo_data.exchange import step_label_import
+from fsdpo_data.exchange import row_import
 from fsdpo_data.exchange.export import export
-from fsdpo_data.exchange.formats import get_step_label_format
-from fsdpo_data.exchange.step_label_import import import_dataset
 from fsdpo_data.problems.hub_datasets import HubConfigRows
 from fsdpo_data.publish.push import RemoteState, plan_push
 from fsdpo_data.stages import sample
 
-STEP_DPO = get_step_label_format("step-dpo-10k")
+STEP_DPO = "step-dpo-10k"
 
 
 def write_rows(file: Path, rows: list[Any]) -> Path:
@@ -42,7 +41,7 @@ def import_pairs(
     folder: Path, rows: list[Any] = STEP_DPO_ROWS
 ) -> tuple[Manifest, list[dict[str, Any]]]:
     source = write_rows(folder / "step_dpo.jsonl", rows)
-    manifest, _ = import_dataset(source, STEP_DPO, folder / "out", template="alpaca-newline")
+    manifest, _ = import_labels(source, STEP_DPO, folder / "out", template="alpaca-newline")
     return manifest, read_rows(folder / "out", "pairs")
 
 
@@ -164,13 +163,13 @@ def test_an_interrupted_import_ends_in_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = write_rows(tmp_path / "step_dpo.jsonl", STEP_DPO_ROWS)
-    import_dataset(source, STEP_DPO, tmp_path / "whole")
+    import_labels(source, STEP_DPO, tmp_path / "whole")
     with monkeypatch.context() as patched:
         patched.setattr(derive, "_seal_draft", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            import_dataset(source, STEP_DPO, tmp_path / "part")
+            import_labels(source, STEP_DPO, tmp_path / "part")
     for _ in range(2):  # a finished import is only read
-        import_dataset(source, STEP_DPO, tmp_path / "part", resume=True)
+        import_labels(source, STEP_DPO, tmp_path / "part", resume=True)
     complete_files, resumed_files = (
         {file.relative_to(folder): file.read_bytes() for file in folder.rglob("*.*")}
         for folder in (tmp_path / "whole", tmp_path / "part")
@@ -214,11 +213,11 @@ def test_rows_may_come_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         rows = [SourceRow(number, row) for number, row in enumerate(STEP_DPO_ROWS, start=1)]
         return "c" * 40, [HubConfigRows(source.repo.name, rows)]
 
-    monkeypatch.setattr(step_label_import, "load_hub", load_hub)
-    manifest, _ = import_dataset("xinlai/Math-Step-DPO-10K@main", STEP_DPO, tmp_path / "out")
+    monkeypatch.setattr(row_import, "load_hub", load_hub)
+    manifest, _ = import_labels("xinlai/Math-Step-DPO-10K@main", STEP_DPO, tmp_path / "out")
     assert loaded == [("xinlai/Math-Step-DPO-10K", "main", "train")]
     [source] = manifest.get(PROBLEMS_STAGE, ProblemsRecord).options.sources
     assert (source.name, source.revision) == ("xinlai/Math-Step-DPO-10K", "c" * 40)
     assert manifest.rows.pairs == 4
-    with pytest.raises(InputError, match=r"missing\.jsonl: cannot be read"):
-        import_dataset(tmp_path / "missing.jsonl", STEP_DPO, tmp_path / "other")
+    with pytest.raises(InputError, match=r"no such file or directory: .*missing\.jsonl"):
+        import_labels(tmp_path / "missing.jsonl", STEP_DPO, tmp_path / "other")

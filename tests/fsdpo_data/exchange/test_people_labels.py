@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 from command_line import run
+from recorded_imports import import_labels
 
 import fsdpo_data as fd
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.exchange.formats import get_step_label_format
-from fsdpo_data.exchange.step_label_formats import StepLabelFormat
-from fsdpo_data.exchange.step_label_import import import_dataset
-from fsdpo_data.stages.import_labels import ImportRecord
+from fsdpo_data.exchange.step_label_formats import StepLabelFields
+from fsdpo_data.stages.import_labels import ImportRecord, ImportSettings
+
+SETTINGS = ImportSettings(format="fields", meaning="", drops="")
 
 
 def expected_solutions(
@@ -63,7 +65,7 @@ def test_every_label_of_the_published_file_is_on_its_step(
     text = source.read_text(encoding="utf-8")
     lines = text.splitlines()
     rows = json.loads(text) if source.suffix == ".json" else [json.loads(line) for line in lines]
-    manifest, result = import_dataset(source, get_step_label_format(name), tmp_path / "labels")
+    manifest, result = import_labels(source, name, tmp_path / "labels")
     assert not result.quarantined
     stats = manifest.get("import", ImportRecord).counts
     assert (stats.rows, stats.right, stats.wrong) == counts
@@ -102,7 +104,13 @@ def test_every_label_of_the_published_file_is_on_its_step(
 def test_named_fields(
     options: dict[str, Any], row: dict[str, Any], steps: list[str], labels: list[float]
 ) -> None:
-    reader = StepLabelFormat("fields", "", "", problem="q.text", steps="lines.text", **options)
+    reader = StepLabelFields(
+        settings=SETTINGS,
+        problem="q.text",
+        steps="lines.text",
+        ends_at_first_error="first_error" in options,
+        **options,
+    )
     lines = [{"text": "a"}, {"text": "b"}, {"text": "c"}]
     (solution,) = reader.read({"q": {"text": "2+2?"}, "lines": lines, **row})
     # What is cut after the first error ends like any other step.
@@ -132,7 +140,7 @@ def test_named_fields(
 def test_invalid_labels_have_a_reason(
     options: dict[str, Any], row: dict[str, Any], message: str
 ) -> None:
-    reader = StepLabelFormat("fields", "", "", problem="q", steps="s", **options)
+    reader = StepLabelFields(settings=SETTINGS, problem="q", steps="s", **options)
     with pytest.raises(UnusableRowError, match=message):
         list(reader.read({"q": "2+2?", "s": ["a", "b", "c"], **row}))
 

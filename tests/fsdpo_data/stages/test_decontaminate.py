@@ -14,6 +14,7 @@ import pytest
 from hashes import hashes
 from helpers import stage_counts, stage_options
 from paired_data import paired_dataset
+from recorded_imports import import_label_rows
 
 from fsdpo_data.cli.app import main
 from fsdpo_data.core.entities import Problem
@@ -22,8 +23,6 @@ from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.exchange.formats import get_step_label_format
-from fsdpo_data.exchange.step_label_import import import_rows
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.benchmark_questions import read_benchmark
 from fsdpo_data.problems.load import load_problems
@@ -218,9 +217,7 @@ def test_processbench_contains_test_questions(data: Path) -> None:
 
 def test_prm800k_contains_math_test_questions(data: Path, tmp_path: Path) -> None:
     rows = tmp_path / "train.jsonl"
-    import_rows(
-        data / "stepwise/openr/samples_prm800k.jsonl", get_step_label_format("prm800k"), rows
-    )
+    import_label_rows(data / "stepwise/openr/samples_prm800k.jsonl", "prm800k", rows)
     problems = load_problems([str(rows)]).problems
     tests = [str(data / f"benchmarks/{name}/test.jsonl") for name in ("math", "math500")]
     report = find_overlaps(problems, tests)

@@ -171,7 +171,8 @@ def test_unknown_token_counts_are_named(tmp_path: Path) -> None:
         json.dumps({"question": "2+2?", "answer": "4", "responses": ["4", "5"]}) + "\n"
     )
     options = ImportOutputsOptions(file=tmp_path / "rows.jsonl", out=tmp_path / "imported")
-    dataset = fd.Dataset(*run_import(options, NO_PROGRESS))
+    run_import(options, NO_PROGRESS)
+    dataset = fd.open_dataset(tmp_path / "imported")
     with pytest.raises(InputError, match="the tokens of all solutions are unknown"):
         dataset.select(out=tmp_path / "new", tokens="..800")
     short = dataset.select(

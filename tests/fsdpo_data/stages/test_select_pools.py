@@ -37,8 +37,8 @@ def test_mixed_problems_and_a_split(shared: Path, tmp_path: Path, name: str) -> 
         model_name="policy",
         **options,  # type: ignore[arg-type]
     )
-    path, _ = run_import(import_options, NO_PROGRESS)
-    pool = fd.open_dataset(path)
+    run_import(import_options, NO_PROGRESS)
+    pool = fd.open_dataset(tmp_path / "pool")
     new = pool.select(out=tmp_path / "new", mixed=True, split=["validation=0.1"])
     parts = [new.validate(), fd.open_dataset(tmp_path / "new-validation").validate()]
     questions = [set(part.problems().collect()["question"]) for part in parts]

@@ -17,6 +17,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.steps.segment import (
     MIN_PARAGRAPH_BYTES,
     SEGMENTERS,
+    remove_step_marker,
     segmenter_name,
     split_at_blank_lines,
     split_at_newlines,
@@ -231,3 +232,22 @@ def test_unknown_name_lists_the_known() -> None:
         InputError, match=r"segmenter = 'lines': expected one of auto@1, step-marker@1"
     ):
         segmenter_name("lines")
+
+
+@pytest.mark.parametrize(
+    ("step", "text"),
+    [
+        ("Step 1: 2 + 2 = 4.", "2 + 2 = 4."),
+        ("Step 12:2 + 2 = 4.\n", "2 + 2 = 4.\n"),
+        ("### Step 1: Add\n2 + 2", "Add\n2 + 2"),
+        ("**Step 1:** 2 + 2", "2 + 2"),
+        ("**Step 1**: 2 + 2", "2 + 2"),
+        ("**Step 1: Add** 2 + 2", "**Add** 2 + 2"),
+        ("*Step 1: Add* 2 + 2", "*Add* 2 + 2"),
+        ("By Step 1: 4.", "By Step 1: 4."),
+        ("2 + 2 = 4.\nStep 2: 4", "2 + 2 = 4.\nStep 2: 4"),
+        ("Step 1:", ""),
+    ],
+)
+def test_step_markers_are_removed_from_the_start(step: str, text: str) -> None:
+    assert remove_step_marker(step) == text

@@ -1,0 +1,350 @@
+"""Recorded responses, as solutions of a dataset that is sealed from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from textwrap import shorten
+from typing import TYPE_CHECKING, Any
+
+from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.entities import Problem
+from fsdpo_data.core.identity import EngineRef, ModelRef, text_key
+from fsdpo_data.core.row_errors import UnusableRowError
+from fsdpo_data.core.row_files import read_records, replace_surrogates
+from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec
+from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
+from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
+from fsdpo_data.exchange.formats import ExchangeFormat, find_response_format
+from fsdpo_data.exchange.response_formats import (
+    Fields,
+    RecordedResponse,
+    ResponseFields,
+    question_key,
+    response_key,
+)
+from fsdpo_data.exchange.row_import import ImportedFile, ImportSource, RowImport
+from fsdpo_data.exchange.spool import SolutionSpool
+from fsdpo_data.exchange.step_scores import ScoredSteps, UnusableResponseError, read_steps
+from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
+from fsdpo_data.problems.golds import describe_solutions
+from fsdpo_data.problems.load import (
+    MAX_SHOWN_CHARS,
+    ProblemSet,
+    QuarantinedRow,
+    describe_quarantine,
+    files_revision,
+    load_problems,
+)
+from fsdpo_data.problems.row_formats import RowReading, refuse_unread_parts, require_usable
+from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
+from fsdpo_data.steps.rewards import OUTCOME_LABELS
+from fsdpo_data.steps.segment import segmenter_name
+
+if TYPE_CHECKING:
+    from fsdpo_data.exchange.importing import ImportOutputsOptions
+
+ENGINE = "outputs"  #: Name in the manifest in place of the engine that sampled the solutions.
+
+
+class RecordedResponseImport(RowImport):
+    """Stores recorded responses in a spool; their answers are graded when the dataset is sealed."""
+
+    def __init__(self, options: ImportOutputsOptions, spool: SolutionSpool) -> None:
+        """Read the problems and the requests that the options name."""
+        super().__init__()
+        self.options = options
+        self.spool = spool
+        self.template = get_template(options.template) if options.template else RECORDED_TEMPLATE
+        #: The problems of the option ``problems``; if there are any, rows take theirs from here.
+        self.gold_problems = ProblemSet()
+        if options.problems:
+            self.gold_problems = load_problems(
+                options.problems, split=options.split, reading=RowReading(gold=options.gold)
+            )
+        self.source_refs = self.gold_problems.source_refs
+        self._problem_of_question = unambiguous_problems(self.gold_problems.problems)
+        self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
+        self._prompt_keys: dict[str, bytes] = {}  # digest of the prompt, by problem id
+        self._n_conflicts = 0  # responses whose question has another gold in an earlier row
+        self._conflict: tuple[Problem, Problem] | None = None  # the first one
+        self._models: dict[str, None] = {}  # a set that keeps the order
+        self._request_offsets = self._read_requests(options.requests) if options.requests else {}
+        self._score_offsets: dict[bytes, int] = {}  # of rows of step scores, by key
+        self.has_scores = False  #: Whether a response has step scores.
+        self.has_finish_reasons = False  #: Whether a row has the finish reason of a response.
+        #: Whether the responses have steps of their own; None before the first response.
+        self.has_recorded_steps: bool | None = None
+
+    def _read_requests(self, file: Path) -> dict[str, int]:
+        """Store the prompts of requests; return their offsets by ``custom_id``."""
+        offsets: dict[str, int] = {}
+        for record in read_records(file):
+            name = str(record.fields.get("custom_id"))
+            try:
+                if name in offsets:
+                    raise KeyError(name)
+                prompt = _prompt_of_body(record.fields["body"])
+            except (KeyError, TypeError, AttributeError, IndexError):
+                raise self.options.field_error(
+                    "requests",
+                    f"row {record.row_number} is not a request of a batch, or repeats the name of "
+                    "another request. Expected a unique `custom_id`, and a `body`.",
+                ) from None
+            offsets[name] = self.spool.write({"prompt": prompt})
+        return offsets
+
+    def format_of_row(self, fields: Fields) -> ExchangeFormat:
+        """Return the format of a row, with the fields that the options name."""
+        row_format = find_response_format(fields, self.options)
+        responses = row_format.responses
+        assert responses is not None
+        changes: dict[str, Any] = {}
+        if self.options.steps_field is not None:
+            changes["steps"] = (self.options.steps_field,)
+        if self.options.scores_field is not None:
+            changes["step_scores"] = (self.options.scores_field,)
+        if self._problem_of_question:
+            changes["gold"] = ()
+        elif responses.whole_question and self.options.question_field is None:
+            refuse_unread_parts(fields)
+        if not changes:
+            return row_format
+        return replace(row_format, responses=replace(responses, **changes))
+
+    def store(
+        self, response: RecordedResponse, row_format: ExchangeFormat, file: ImportedFile
+    ) -> bool:
+        """Store a response; one of another model than the chosen series is left out."""
+        if self.options.series not in (None, response.model):
+            return False
+        if response.error:
+            raise UnusableResponseError(response.error)
+        assert row_format.responses is not None
+        steps = self._read_steps(response, row_format.responses)
+        self._add_response(file.name, response, steps)
+        return True
+
+    def _read_steps(self, response: RecordedResponse, names: ResponseFields) -> ScoredSteps | None:
+        """Return the steps of a response, with the scores of its row or of the file of scores."""
+        if self.options.scores is not None:
+            response = replace(response, step_scores=self._scores_of(response, names))
+        steps = read_steps(response, names, self.options.segmenter)
+        if self.has_recorded_steps is None:
+            self.has_recorded_steps = steps is not None
+        elif self.has_recorded_steps != (steps is not None) and self.options.segmenter is None:
+            raise UnusableResponseError(
+                "some rows have steps: expected steps or step scores in all rows, or in none"
+            )
+        self.has_scores |= steps is not None and steps.scores is not None
+        return steps
+
+    def _scores_of(self, response: RecordedResponse, names: ResponseFields) -> Any:
+        """Return the step scores of a response in the file of scores."""
+        assert self.options.scores is not None
+        if not response.key:
+            raise UnusableResponseError(
+                "no key: the row has no fields that identify the response in the file of scores"
+            )
+        if not self._score_offsets:
+            self._read_scores(self.options.scores, names)
+        offset = self._score_offsets.get(text_key(repr(response.key)))
+        if offset is None:
+            raise UnusableResponseError(
+                f"no step scores: the file of scores has no row {response.key}"
+            )
+        return self.spool.read(offset)["step_scores"]
+
+    def _read_scores(self, file: Path, names: ResponseFields) -> None:
+        """Store the rows of a file of step scores."""
+        for record in read_records(file):
+            key = response_key(record.fields, names.key)
+            scores = names.find_step_scores(record.fields)
+            digest_of_key = text_key(repr(key))
+            if not key or scores is None or digest_of_key in self._score_offsets:
+                raise self.options.field_error(
+                    "scores",
+                    f"row {record.row_number} has no step scores, or repeats the response of an "
+                    f"earlier row. Expected {', '.join(names.key)} and "
+                    f"{' or '.join(names.step_scores)}.",
+                )
+            self._score_offsets[digest_of_key] = self.spool.write({"step_scores": scores})
+
+    def _add_response(
+        self, source: str, response: RecordedResponse, steps: ScoredSteps | None
+    ) -> None:
+        """Store a response, its problem and its prompt; UnusableRowError if they do not match."""
+        prompt = self._request_prompt(response) if response.request else response.prompt
+        problem = self._find_problem(source, response, prompt)
+        if self.options.template or not prompt:
+            prompt = self.template.render(problem.question)
+        prompt = replace_surrogates(prompt)
+        key = text_key(prompt)
+        first_problem = self._problem_of_prompt.setdefault(key, problem)
+        if first_problem.id != problem.id:
+            if question_key(first_problem.question) == question_key(problem.question):
+                self._n_conflicts += 1
+                self._conflict = self._conflict or (first_problem, problem)
+            raise UnusableRowError("another problem has the same prompt")
+        if self._prompt_keys.setdefault(problem.id, key) != key:
+            raise UnusableRowError("the problem has another prompt in an earlier row")
+        self._models[response.model] = None
+        self.has_finish_reasons |= response.has_finish_reason
+        completion = Completion(
+            response.response,
+            response.finish_reason,
+            response.n_tokens,
+            reasoning=response.reasoning,
+            step_chars=tuple(map(len, steps.steps)) if steps else None,
+            step_rewards=tuple(steps.scores) if steps and steps.scores is not None else None,
+            recorded_correct=response.correct,
+        )
+        self.spool.add(problem, prompt, completion)
+
+    def _request_prompt(self, response: RecordedResponse) -> str:
+        """Return the prompt of the request that a response answers."""
+        if response.request not in self._request_offsets:
+            raise UnusableRowError(
+                f"no request {response.request!r}: give the file of requests with `requests`"
+            )
+        return str(self.spool.read(self._request_offsets[response.request])["prompt"])
+
+    def _find_problem(self, source: str, response: RecordedResponse, prompt: str) -> Problem:
+        """Return the problem of a response, from the given problems or from the row itself."""
+        if self._problem_of_question:
+            problem = self._problem_of_question.get(question_key(response.question))
+            return problem or self._find_problem_by_prompt(prompt)
+        question = response.question or prompt
+        for name, value in (("question", question), ("gold", response.gold)):
+            if not value.strip():
+                raise UnusableRowError(f"the {name} is missing: give the problems with `problems`")
+        return require_usable(
+            Problem(question, response.gold, source=source, split=self.options.split)
+        )
+
+    def _find_problem_by_prompt(self, prompt: str) -> Problem:
+        """Return the problem whose question is last in a prompt; few-shot examples come first."""
+        problem = self._problem_of_prompt.get(text_key(prompt))
+        if problem is not None:
+            return problem
+        prompt_key = question_key(prompt)
+        matches = [
+            (prompt_key.rfind(question) + len(question), len(question), question)
+            for question in self._problem_of_question
+            if question in prompt_key
+        ]
+        if not matches:
+            raise UnusableRowError("the question matches no problem, or several")
+        # The match that ends last, and the longest of the matches that end there.
+        _, _, question = max(matches)
+        return self._problem_of_question[question]
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what a user may overlook in the files."""
+        models = [name for name in self._models if name]
+        if len(models) > 1:
+            yield (
+                f"the responses of {len(models)} models are samples of one model here: "
+                f"{', '.join(models)}. The option `series` imports one of them."
+            )
+        n_problems = len(self.gold_problems.problems)
+        n_answered = len(self.spool.problems)
+        if n_answered < n_problems:
+            yield (
+                f"{self.options.file} has responses to {n_answered:,} of the {n_problems:,} given "
+                "problems; the dataset excludes the other problems."
+            )
+        if warning := describe_quarantine(self.result.quarantined, self.result.read):
+            yield warning
+        if self._conflict is not None:
+            first, other = self._conflict
+            yield (
+                f"responses left out, because their question has another gold answer in an earlier "
+                f"row: {self._n_conflicts:,}, such as "
+                f"{shorten(first.question, MAX_SHOWN_CHARS)!r}: {first.answer}, {other.answer}."
+            )
+        golds = [problem.answer for problem in self.spool.problems.values()]
+        if solutions := describe_solutions(golds):
+            yield solutions
+        if not self.has_finish_reasons:
+            yield (
+                "the rows have no finish reason, so every response counts as finished. A truncated "
+                "response has the outcome `no_answer` then, which gives negative step labels."
+            )
+
+    def nothing_message(self, source: ImportSource) -> str:
+        """Return the error message for files without a usable response."""
+        series = f" of {self.options.series}" if self.options.series else ""
+        message = f"{self.options.file}: the file contains no outputs{series}."
+        if self.quarantined:
+            message += f" First problem: {self.quarantined[0].reason}."
+        return message
+
+    @property
+    def quarantined(self) -> list[QuarantinedRow]:
+        """All rows that cannot be used, also those of the problems."""
+        return [*self.gold_problems.quarantined_rows, *self.result.quarantined]
+
+    def make_spec(self, revision: str, n_samples: int) -> BuildSpec:
+        """Return the spec of the dataset."""
+        options = self.options
+        segmenter = segmenter_name(options.segmenter or "auto")
+        if self.has_recorded_steps and options.segmenter is None:
+            segmenter = RECORDED_STEPS
+        score = None
+        if self.has_scores:
+            score_revision = files_revision([options.scores]) if options.scores else revision
+            score = ScoreSettings(
+                prm=ModelRef(options.prm_name, UNKNOWN),
+                engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=score_revision),
+            )
+        return BuildSpec(
+            sample=SampleSettings(
+                model=ModelRef(options.model_name or self._model_name(), UNKNOWN),
+                template=self.template.ref,
+                sampling=SamplingSpec(n=n_samples, **options.sampling.values),
+                unknown_fields=options.sampling.unknown_fields,
+                engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=revision),
+                segmenter=segmenter,
+            ),
+            grade=GradeSettings(
+                grader=get_grader().version,
+                labels=OUTCOME_LABELS,
+                grade_thinking=options.grade_thinking,
+            ),
+            score=score,
+        )
+
+    def _model_name(self) -> str:
+        """Return the name of the model in the rows; InputError if they name several."""
+        if len(self._models) > 1:
+            first_model = next(filter(None, self._models))
+            raise self.options.field_error(
+                "file", f"the file has several models: choose one with `series={first_model}`."
+            )
+        return next(iter(self._models)) or UNKNOWN
+
+
+def unambiguous_problems(problems: Sequence[Problem]) -> dict[str, Problem]:
+    """Return problems by question, without questions that have several gold answers.
+
+    A response to such a question does not show which of the problems it answers.
+    """
+    problems_by_question: dict[str, dict[str, Problem]] = {}
+    for problem in problems:
+        problems_by_gold = problems_by_question.setdefault(question_key(problem.question), {})
+        problems_by_gold[problem.answer] = problem
+    return {
+        question: next(iter(problems_by_gold.values()))
+        for question, problems_by_gold in problems_by_question.items()
+        if len(problems_by_gold) == 1
+    }
+
+
+def _prompt_of_body(body: Mapping[str, Any]) -> str:
+    """Return the prompt of a request, or the last turn of its conversation."""
+    prompt = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
+    if isinstance(prompt, str):
+        return prompt
+    return "".join(part.get("text", "") for part in prompt)  # a turn in several parts

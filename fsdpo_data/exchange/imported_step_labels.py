@@ -1,0 +1,144 @@
+"""Published step labels, as solutions of a dataset or as training rows.
+
+No answer is graded, because many published solutions end at their first wrong step.
+"""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from fsdpo_data.core.identity import RELEASE, EngineRef, ModelRef, SourceRef, digest
+from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
+from fsdpo_data.dataset.stage_records import NO_GRADER, GradeSettings, SampleSettings
+from fsdpo_data.exchange.formats import ExchangeFormat
+from fsdpo_data.exchange.imported_pairs import ImportedPairStage
+from fsdpo_data.exchange.response_formats import Fields, RecordedResponse
+from fsdpo_data.exchange.row_import import ImportedFile, ImportSource, RowImport
+from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
+from fsdpo_data.stages.import_labels import ImportCounts
+from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
+from fsdpo_data.steps.rewards import OUTCOME_LABELS
+
+ENGINE = "step-labels"  #: Name in the manifest in place of the engine that sampled the solutions.
+_DEFAULT_TEMPLATE = "problem"  #: Template of problems without a recorded prompt.
+
+
+class StepLabelImport(RowImport):
+    """The import of rows in one format of step labels."""
+
+    def __init__(
+        self,
+        label_format: ExchangeFormat,
+        template: str | None,
+        write: Callable[[RecordedResponse, str], None],
+    ) -> None:
+        """Prepare an import.
+
+        Args:
+            label_format: The format.
+            template: Template that turns problems into prompts; None for the default. Formats with
+                prompts keep theirs.
+            write: Receives each solution with its prompt.
+        """
+        super().__init__()
+        assert label_format.step_labels is not None
+        self.label_format = label_format
+        self.settings = label_format.step_labels.settings
+        if label_format.step_labels.has_pairs:
+            self.stages = [ImportedPairStage()]
+        self.template = get_template(template or _DEFAULT_TEMPLATE)
+        self._has_prompts = False  # whether the rows have prompts of their own
+        self._write = write
+
+    def format_of_row(self, fields: Fields) -> ExchangeFormat:
+        """Return the format of all rows."""
+        return self.label_format
+
+    def store(
+        self, response: RecordedResponse, row_format: ExchangeFormat, file: ImportedFile
+    ) -> bool:
+        """Write a solution, and count its labels."""
+        self._has_prompts |= bool(response.prompt)
+        self._write(response, response.prompt or self.template.render(response.question))
+        self.result.steps.update(label >= 0.5 for label in response.step_labels or ())
+        return True
+
+    def nothing_message(self, source: ImportSource) -> str:
+        """Return the error message for a source without a usable row."""
+        message = (
+            f"{source.location}: none of its {self.result.read} rows has the format "
+            f"{self.label_format.name}."
+        )
+        if self.quarantined:
+            message += f" The first problem: {self.quarantined[0].reason}."
+        return message
+
+    def make_spec(self, revision: str, n_samples: int) -> BuildSpec:
+        """Return the spec of the dataset."""
+        if self.settings.changes_text:
+            # The texts differ from those of another import of these rows, so the ids do, too.
+            revision = digest("import", revision, self.settings.to_dict())
+        return BuildSpec(
+            sample=SampleSettings(
+                model=ModelRef(UNKNOWN, UNKNOWN),
+                template=(RECORDED_TEMPLATE if self._has_prompts else self.template).ref,
+                sampling=SamplingSpec(n=n_samples),
+                unknown_fields=DeclaredSampling().unknown_fields,
+                engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=revision),
+                segmenter=RECORDED_STEPS,
+            ),
+            grade=GradeSettings(grader=NO_GRADER, labels=OUTCOME_LABELS),
+            step_labels=self.settings,
+        )
+
+    @property
+    def label_counts(self) -> ImportCounts:
+        """The counts of the step labels."""
+        steps = self.result.steps
+        return ImportCounts(rows=self.result.read, right=steps[True], wrong=steps[False])
+
+    def provenance_json(self, source: SourceRef) -> bytes:
+        """Return the manifest of training rows: their source, and the meaning of their labels."""
+        result = self.result
+        manifest = {
+            "made_by": RELEASE,
+            "source": {"name": source.name, "revision": source.revision},
+            "format": self.label_format.name,
+            "labels": self.settings.meaning,
+            "loses": self.settings.drops,  # the fields of the source that are not imported
+            "template": self.template.name,
+            "rows": {
+                "read": result.read,
+                "written": result.rows,
+                "set_aside": len(result.quarantined),
+            },
+            "steps": {"right": result.steps[True], "wrong": result.steps[False]},
+        }
+        return json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def make_completion(solution: RecordedResponse) -> Completion:
+    """Return a solution as it is recorded."""
+    assert solution.step_labels is not None
+    ratings = solution.step_ratings
+    return Completion(
+        solution.response,
+        "stop",
+        step_chars=tuple(map(len, solution.steps)),
+        step_labels=tuple(map(float, solution.step_labels)),
+        step_ratings=None if ratings is None else tuple(ratings),
+    )
+
+
+def make_training_row(solution: RecordedResponse, prompt: str) -> dict[str, Any]:
+    """Return the row of a training file for one solution."""
+    row: dict[str, Any] = {
+        "prompt": prompt,
+        "completions": solution.steps,
+        "labels": solution.step_labels,
+    }
+    if not solution.prompt:
+        row |= {"problem": solution.question, "answer": solution.gold}
+    if solution.step_ratings is not None:
+        row["ratings"] = solution.step_ratings
+    return row

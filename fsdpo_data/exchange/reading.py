@@ -1,0 +1,79 @@
+"""The loop that reads the rows of files in the formats of other tools."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.row_errors import UnusableRowError
+from fsdpo_data.core.row_files import SourceRow, read_records
+from fsdpo_data.exchange.formats import ExchangeFormat
+from fsdpo_data.exchange.response_formats import Fields, RecordedResponse
+
+#: Returns the format of a row, or raises an UnusableRowError.
+FormatOfRow = Callable[[Fields], ExchangeFormat]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRow:
+    """A row of a file, with its responses or with the reason why it cannot be used."""
+
+    record: SourceRow  #: The row.
+    #: The responses; empty for an unusable row, and for a row that repeats a document.
+    responses: Sequence[RecordedResponse] = ()
+    row_format: ExchangeFormat | None = None  #: The format of the row; None if it is unknown.
+    error: str = ""  #: Reason why the row cannot be used; empty for a usable row.
+
+
+def read_rows(
+    records: Iterable[SourceRow], format_of_row: FormatOfRow, seen_documents: set[str]
+) -> Iterator[ReadRow]:
+    """Read rows, usable or not.
+
+    lm-evaluation-harness writes every document once per filter, with the same responses. Only the
+    first row of a document counts, with the score of its filter.
+
+    Args:
+        records: The rows.
+        format_of_row: Returns the format of a row.
+        seen_documents: Keys of the documents of all rows so far, which grow.
+    """
+    for record in records:
+        try:
+            if record.error:
+                raise UnusableRowError(record.error)
+            row_format = format_of_row(record.fields)
+            document = row_format.document_key(record.fields)
+            if document in seen_documents:
+                yield ReadRow(record)
+                continue
+            responses = row_format.read_responses(record)
+        except UnusableRowError as error:
+            yield ReadRow(record, error=str(error))
+            continue
+        if document:
+            seen_documents.add(document)
+        yield ReadRow(record, responses, row_format)
+
+
+def read_usable_rows(
+    file: Path, format_of_row: FormatOfRow, expectation: str = ""
+) -> Iterator[ReadRow]:
+    """Read the rows of a file in which every row must be usable.
+
+    Args:
+        file: The file.
+        format_of_row: Returns the format of a row.
+        expectation: A sentence with the expected rows, for the error message.
+
+    Raises:
+        InputError: if a row or one of its responses cannot be used.
+    """
+    for row in read_rows(read_records(file), format_of_row, set()):
+        location = f"{file}, row {row.record.row_number}"
+        if row.error:
+            raise InputError(f"{location}: {row.error}. {expectation}".rstrip())
+        for response in row.responses:
+            if response.error:
+                raise InputError(f"{location}, {response.series}: {response.error}.")
+        yield row
