@@ -60,7 +60,7 @@ def test_a_run_at_a_url_is_the_local_one(
     assert table_digests(downloaded) == table_digests(local)
 
     shutil.rmtree(tmp_path / "cache")  # the report is made on another machine
-    before = {key: file.getvalue() for key, file in store.items()}
+    old_digests = {key: file.getvalue() for key, file in store.items()}
     out = call(capsys, "report", URL, "--json")
     assert (
         json.loads(out)["tasks"]
@@ -68,7 +68,7 @@ def test_a_run_at_a_url_is_the_local_one(
     )
     printed = call(capsys, "report", f"{URL}/samples", f"{URL}/greedy")
     assert "problems: samples 4, greedy 4" in printed
-    assert {key: file.getvalue() for key, file in store.items()} == before
+    assert {key: file.getvalue() for key, file in store.items()} == old_digests
     call(capsys, "report", URL, "--out", str(tmp_path / "page"))
     assert (tmp_path / "page/report.html").is_file()
 
