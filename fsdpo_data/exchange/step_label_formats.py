@@ -1,353 +1,24 @@
 """Formats of published step labels: each reads a row as solutions with one label per step.
 
-A reader yields the steps of the row. :class:`StepLabelFields` then cuts a solution, and sets the
-text between its steps.
+The fields of a row, or a function of :mod:`~fsdpo_data.exchange.step_label_rows`, give the steps.
+:class:`StepLabelFields` then cuts a solution, and sets the text between its steps.
 """
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import replace_surrogates
-from fsdpo_data.exchange.export_formats import MATH_SHEPHERD_TAG
+from fsdpo_data.exchange import step_label_rows
 from fsdpo_data.exchange.response_formats import Fields, RecordedResponse
+from fsdpo_data.exchange.step_label_rows import labelled_solution, parse_label, split_problem
 from fsdpo_data.stages.import_labels import ImportSettings
-from fsdpo_data.steps.segment import remove_step_marker, split_auto
+from fsdpo_data.steps.segment import remove_step_marker
 
-_FIRST_STEP = re.compile(r"\s*Step 1:")
-_VERDICT = re.compile(r"\\boxed\{(Yes|No)\}")
-#: The heading of the last part of a complete solution in PRM800K.
-_PRM800K_ANSWER = "# Answer"
-_PARAGRAPH_SEPARATOR = "\n\n"
 _NOTHING = "nothing"  #: Data that a format drops which keeps the complete row.
-_LAST_MARKER = re.compile(r"Step\s+\d+:\s*\Z")
-
-
-class _RatedStep(NamedTuple):
-    """A step with its rating in PRM800K."""
-
-    text: str  #: The step, without surrounding white space.
-    rating: Any  #: The rating as in the file, before validation; None if the step has none.
-
-
-def read_trl(fields: Fields) -> Iterator[RecordedResponse]:
-    """Read TRL's stepwise supervision; prompt and steps stay unchanged."""
-    prompt = fields["prompt"]
-    labels = [_parse_label(label) for label in fields["labels"]]
-    solution = _labelled_solution(prompt, fields["completions"], labels)
-    yield replace(solution, prompt=prompt)
-
-
-def read_math_shepherd(fields: Fields) -> Iterator[RecordedResponse]:
-    """Read Math-Shepherd.
-
-    The sign of a step is the character of ``label`` at the position of the step tag in ``input``.
-    Other signs in ``label`` belong to formulas.
-    """
-    *tagged_steps, text_after = fields["input"].split(MATH_SHEPHERD_TAG)
-    signed_text = fields["label"]
-    position = 0
-    labels = []
-    for step in tagged_steps:
-        end = position + len(step)
-        sign = signed_text[end : end + 1]
-        if signed_text[position:end] != step or sign not in ("+", "-"):
-            raise UnusableRowError("`input` and `label` have different texts")
-        labels.append(sign == "+")
-        position = end + 1
-    if text_after.strip() or signed_text[position:].strip():
-        raise UnusableRowError("there is text after the last step tag")
-    problem, steps = _split_problem(tagged_steps)
-    yield _labelled_solution(problem, steps, labels)
-
-
-def _split_problem(steps: Sequence[str]) -> tuple[str, list[str]]:
-    """Split the problem from the first step at "Step 1:"; return the problem and all steps."""
-    matches = list(_FIRST_STEP.finditer(steps[0])) if steps else []
-    if len(matches) != 1:
-        raise UnusableRowError(
-            f'expected one "Step 1:" after the problem, found {len(matches) or "none"}'
-        )
-    start = matches[0].start()
-    return steps[0][:start], [steps[0][start:], *steps[1:]]
-
-
-def read_processbench(fields: Fields) -> Iterator[RecordedResponse]:
-    """Read ProcessBench; the labels after the first wrong step are unknown."""
-    first_error = fields["label"]
-    steps = fields["steps"]
-    if not steps or first_error not in range(-1, len(steps)):
-        raise UnusableRowError(f"label {first_error} of {len(steps)} steps")
-    labels = [index != first_error for index in range(len(steps))]
-    yield _labelled_solution(fields["problem"], steps, labels)
-
-
-def read_prm800k(fields: Fields) -> Iterator[RecordedResponse]:
-    """Read PRM800K: one solution for the chain of chosen steps, and one per alternative step.
-
-    A rating of 0 (neutral) counts as right, as in *Let's Verify Step by Step*; the output also
-    keeps the ratings. A step by a human is right. The shared steps before an alternative appear
-    once per alternative, so they have more weight in training. A chosen step without a rating ends
-    the chain before it, and so does a step without a choice.
-    """
-    question = fields["question"]
-    problem = question["problem"]
-    answer = str(question.get("ground_truth_answer") or "")
-    chain: list[_RatedStep] = []
-    for step in fields["label"]["steps"]:
-        alternatives, next_step = _split_completions(step)
-        for alternative in alternatives:
-            yield _solution_from_ratings(problem, answer, [*chain, alternative])
-        if next_step is None or next_step.rating is None:
-            if alternatives:
-                return  # they contain the rated steps
-            break
-        chain.append(next_step)
-    if chain:
-        is_complete = fields["label"].get("finish_reason") == "solution"
-        yield _solution_from_ratings(problem, answer, chain, is_complete=is_complete)
-
-
-def _split_completions(step: Mapping[str, Any]) -> tuple[list[_RatedStep], _RatedStep | None]:
-    """Return the rated alternatives of a step, and the chosen step; None without a choice."""
-    completions = [
-        _RatedStep(completion["text"].strip(), completion["rating"])
-        for completion in step["completions"] or []
-    ]
-    chosen_index = step["chosen_completion"]
-    human_step = step["human_completion"]
-    next_step: _RatedStep | None = None
-    if chosen_index is not None:
-        next_step = completions.pop(chosen_index)
-    elif human_step is not None:
-        next_step = _RatedStep(human_step["text"].strip(), rating=1)
-    alternatives = [completion for completion in completions if completion.rating is not None]
-    return alternatives, next_step
-
-
-def _solution_from_ratings(
-    problem: str, answer: str, chain: Sequence[_RatedStep], *, is_complete: bool = False
-) -> RecordedResponse:
-    """Return the solution of a chain of rated steps, which is complete if it has an answer."""
-    ratings = tuple(_parse_rating(step.rating) for step in chain)
-    steps = [step.text for step in chain]
-    labels = [rating >= 0 for rating in ratings]
-    goes_on = not is_complete and _PRM800K_ANSWER not in steps[-1]
-    return _labelled_solution(problem, steps, labels, answer, ratings=ratings, goes_on=goes_on)
-
-
-def _parse_rating(value: Any) -> int:
-    """Return a rating of -1, 0 or 1; raise UnusableRowError for all other values."""
-    if value not in (-1, 0, 1):
-        raise UnusableRowError(f"rating {value!r}, expected -1, 0 or 1")
-    return int(value)
-
-
-def read_step_dpo(fields: Fields) -> Iterator[RecordedResponse]:
-    """Read Math-Step-DPO-10K: the shared steps with the chosen step, then with the rejected step.
-
-    The authors' judge found the rejected step to be the first wrong one, and the chosen step was
-    sampled as its replacement. The later steps of the full texts have no label and are dropped. The
-    texts stay unchanged, so that the tokens are those of Step-DPO's code.
-    """
-    shared_text = fields["initial_reason_steps"]
-    sides = {"chosen": fields["chosen"], "rejected": fields["rejected"]}
-    for name, step in sides.items():
-        if not step.strip():
-            raise UnusableRowError(f"{name} is empty")
-    if sides["chosen"].strip() == sides["rejected"].strip():
-        raise UnusableRowError("chosen and rejected are the same step")
-    shared_steps = split_auto(shared_text)
-    # In the published file, the shared text ends with the marker of the step that differs.
-    if _LAST_MARKER.search(shared_text):
-        shared_steps.pop()
-    step_start = shared_text[sum(map(len, shared_steps)) :]
-    for name, step in sides.items():
-        steps = (*shared_steps, step_start + step)
-        labels = [*(True for _ in shared_steps), name == "chosen"]
-        answer = str(fields["answer"])
-        yield _labelled_solution(fields["prompt"], steps, labels, answer, goes_on=True)
-
-
-def read_rlhflow(fields: Fields) -> Iterator[RecordedResponse]:
-    """Read RLHFlow's dialogues, whose first turn is the question, a space and the first step.
-
-    Without "Step 1:" the boundary between question and first step is unknown. The first turn is
-    then the prompt, and its label is dropped.
-    """
-    steps, signs = _split_turns(fields)
-    labels = [_parse_label(sign.strip()) for sign in signs]
-    if _FIRST_STEP.search(steps[0]):
-        problem, steps = _split_problem(steps)
-    else:
-        problem = steps[0]
-        steps = steps[1:]
-        labels = labels[1:]
-    yield _labelled_solution(problem, steps, labels)
-
-
-def read_genprm(fields: Fields) -> Iterator[RecordedResponse]:
-    """Read GenPRM's dialogues: each user turn is a paragraph, each reply a critique of it.
-
-    The last verdict of a critique is the label. The first paragraph whose critique has no verdict
-    ends the solution.
-    """
-    paragraphs, critiques = _split_turns(fields)
-    verdicts = [_VERDICT.findall(critique) for critique in critiques]
-    count = verdicts.index([]) if [] in verdicts else len(verdicts)
-    # Paragraphs have no blank lines, so the last blank line ends the question.
-    question_and_first = paragraphs[0].removeprefix("Question: ")
-    problem, _, paragraphs[0] = question_and_first.rpartition(_PARAGRAPH_SEPARATOR)
-    labels = [answers[-1] == "Yes" for answers in verdicts[:count]]
-    goes_on = count < len(paragraphs)
-    yield _labelled_solution(problem, paragraphs[:count], labels, goes_on=goes_on)
-
-
-def _split_turns(fields: Fields) -> tuple[list[str], list[str]]:
-    """Return the texts of the user and of the assistant in a dialogue, one pair per turn."""
-    turns = fields.get("conversations") or fields["messages"]
-    user = [turn["content"] for turn in turns if turn["role"] == "user"]
-    assistant = [turn["content"] for turn in turns if turn["role"] == "assistant"]
-    if not user or len(user) != len(assistant):
-        raise UnusableRowError(
-            f"{len(user)} turns of the user and {len(assistant)} of the assistant"
-        )
-    return user, assistant
-
-
-def read_math_aps(fields: Fields) -> Iterator[RecordedResponse]:
-    """Read MATH-APS (OmegaPRM), as a tree or as a flat list of prefixes.
-
-    Each leaf of the tree gives one solution, with the Monte-Carlo value of each piece as label. The
-    search splits a text at any word, so pieces join inside sentences, too, and stay unchanged.
-    """
-    question = fields["question"]
-    answer = str(fields["final_answer"])
-    tree = fields["reasoning_steps"]
-    root = _build_tree(question, tree) if isinstance(tree, list) else tree
-    queue: list[tuple[Any, list[str], list[float]]] = [
-        (child, [], []) for child in root["children"]
-    ]
-    while queue:
-        node, parent_steps, parent_labels = queue.pop(0)
-        steps = [*parent_steps, node["text"]]
-        labels = [*parent_labels, _parse_label(node["mc_value"])]
-        queue += [(child, steps, labels) for child in node["children"]]
-        if not node["children"]:
-            joined_steps = _join_pieces(steps)
-            yield RecordedResponse(
-                gold=answer,
-                response="".join(joined_steps),
-                correct=None,
-                question=question,
-                steps=joined_steps,
-                step_labels=tuple(labels),
-            )
-
-
-def _join_pieces(pieces: Sequence[str]) -> tuple[str, ...]:
-    """Return the pieces of a text as steps.
-
-    A line end separates two pieces without white space between them: published trees lack it.
-    """
-    first_piece, *later_pieces = pieces
-    steps = [first_piece.lstrip()]  # the prompt separates the question
-    for piece in later_pieces:
-        if not steps[-1][-1:].isspace() and not piece[:1].isspace():
-            steps[-1] += "\n"
-        steps.append(piece)
-    return tuple(steps)
-
-
-def _build_tree(question: str, prefixes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Build a tree in which the parent of a prefix is the longest shorter prefix of its text."""
-    nodes: dict[str, dict[str, Any]] = {question.strip(): {"children": []}}
-    for prefix in sorted(prefixes, key=lambda prefix: len(prefix["solution_prefix"])):
-        text = prefix["solution_prefix"].strip()
-        if text not in nodes:
-            ancestors = [node_text for node_text in nodes if text.startswith(node_text)]
-            parent = max(ancestors, key=len, default="")
-            nodes[text] = {**prefix, "text": text[len(parent) :], "children": []}
-            nodes[parent]["children"].append(nodes[text])
-    return nodes[question.strip()]
-
-
-def read_versaprm(fields: Fields) -> Iterator[RecordedResponse]:
-    """Read VersaPRM's chains and their replacement steps.
-
-    Each replacement step gives a further solution, which ends with that step.
-    """
-    chains = [
-        chain for chain in fields["chain_of_thoughts"] if None not in (chain["labels"] or [None])
-    ]
-    if not chains:
-        raise UnusableRowError("no chain with a label for each step")
-    for chain in chains:
-        steps = chain["steps"]
-        labels = [_parse_rating(rating) == 1 for rating in chain["labels"]]
-        yield _labelled_solution(fields["question"], steps, labels)
-        for replacement in chain.get("augs") or ():
-            index = replacement["aug_idx"]
-            label = _parse_rating(replacement["aug_type"]) >= 0
-            # The labels after a wrong step are unknown, so no replacement is read there.
-            if all(labels[:index]):
-                yield _labelled_solution(
-                    fields["question"],
-                    [*steps[:index], replacement["aug_step"]],
-                    [*labels[:index], label],
-                    goes_on=index + 1 < len(steps),
-                )
-
-
-def _parse_label(value: Any) -> float:
-    """Return a label from a boolean, a sign or a number in [0, 1].
-
-    Raises:
-        UnusableRowError: For all other values, such as -1 and words.
-    """
-    if value in ("+", "-"):
-        return bool(value == "+")
-    if not isinstance(value, bool | int | float) or not 0 <= value <= 1:
-        raise UnusableRowError(f"label {value!r}, expected true, false, +, - or a number in [0, 1]")
-    return bool(value) if isinstance(value, int) else value
-
-
-def _labelled_solution(
-    problem: str,
-    steps: Sequence[str],
-    labels: Sequence[float],
-    answer: str = "",
-    *,
-    ratings: Sequence[int] | None = None,
-    goes_on: bool = False,
-) -> RecordedResponse:
-    """Return a solution with its steps as in the row.
-
-    Args:
-        problem: The problem.
-        steps: The steps.
-        labels: Their labels.
-        answer: The gold answer; empty without one.
-        ratings: Ratings of PRM800K.
-        goes_on: Whether the original solution has steps after these.
-    """
-    if isinstance(steps, str):
-        raise UnusableRowError("the steps are one text, expected a list")
-    return RecordedResponse(
-        gold=answer,
-        response="",  # set when the text between the steps is known
-        question=problem,
-        steps=steps,
-        step_labels=labels,
-        step_ratings=ratings,
-        goes_on=goes_on,
-    )
-
-
 #: Texts between two steps, by the name that users give them.
-STEP_SEPARATORS = {"newline": "\n", "blank-line": _PARAGRAPH_SEPARATOR}
+STEP_SEPARATORS = {"newline": "\n", "blank-line": "\n\n"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -390,9 +61,13 @@ class StepLabelFields:
     def from_toml(
         cls, name: str, *, label_meaning: str, drops: str, read_row: str = "", **fields: Any
     ) -> Self:
-        """Make the fields of a format from its table, which may name a function of this module."""
+        """Make the fields of a format from its table, which may name a function of the rows."""
         settings = ImportSettings(format=name, meaning=label_meaning, drops=drops)
-        return cls(settings=settings, read_row=globals()[read_row] if read_row else None, **fields)
+        return cls(
+            settings=settings,
+            read_row=getattr(step_label_rows, read_row) if read_row else None,
+            **fields,
+        )
 
     def with_options(self, step_separator: str | None, *, first_error_only: bool) -> Self:
         """Return the format with the options of a user.
@@ -486,11 +161,11 @@ class StepLabelFields:
         if self.problem:
             problem = _read_field(fields, self.problem)
         else:
-            problem, steps = _split_problem(steps)
+            problem, steps = split_problem(steps)
         prefix, suffix = self.problem_affixes
         problem = problem.strip().removeprefix(prefix).removesuffix(suffix).strip()
         labels = self._read_labels(fields, len(steps))
-        yield _labelled_solution(problem, steps, labels, self._read_answer(fields))
+        yield labelled_solution(problem, steps, labels, self._read_answer(fields))
 
     def _read_answer(self, fields: Fields) -> str:
         """Return the gold answer of a row; empty without one."""
@@ -531,7 +206,7 @@ class StepLabelFields:
     def _parse_label(self, value: Any) -> float:
         """Return the label of a step, from 0 (wrong) to 1 (right)."""
         if not self.right_labels and not self.wrong_labels:
-            return _parse_label(value)
+            return parse_label(value)
         text = _label_text(value)
         is_right = text in self.right_labels
         if is_right == (text in self.wrong_labels):

@@ -342,8 +342,8 @@ class ImportOptions(ImportOutputsOptions):
         str | None,
         Option(panel=_STEP_LABELS_PANEL, choices=STEP_SEPARATORS, default_text="by format"),
     ] = None
-    """End of each step but the last. It replaces the separator of the format and step markers such
-    as "Step 1:".
+    """Text between two steps. It replaces the separator of the format, and step markers such as
+    "Step 1:".
     """
     first_error_only: Annotated[bool, Option(panel=_STEP_LABELS_PANEL)] = False
     """Drop the steps after the first wrong step, whose label is below 0.5. Formats without labels
