@@ -6,7 +6,7 @@ dropped, or could not be determined, so labels of another kind must not replace 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from fsdpo_data.dataset.manifest import Manifest
@@ -53,7 +53,7 @@ def read_step_labels(solution: Mapping[str, Any], kind: LabelKind) -> list[float
     Returns:
         One label per step. None if the solution has no labels of this kind, or only some.
     """
-    labels: list[float] | None
+    labels: Sequence[float] | None
     match kind:
         case "imported":
             labels = solution["step_labels"]
