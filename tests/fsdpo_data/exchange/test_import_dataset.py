@@ -129,7 +129,7 @@ def test_a_problem_is_in_one_file(
     assert [entry.rows for entry in manifest.config_files("solutions")] == file_rows
 
 
-def test_soft_labels_stay_numbers_and_are_exported(tmp_path: Path) -> None:
+def test_soft_labels_stay_numbers_but_are_exported_as_right_or_wrong(tmp_path: Path) -> None:
     row = {"prompt": "Q:", "completions": ["a\n", "b"], "labels": [0.7, 0.1]}
     file = tmp_path / "source.jsonl"
     file.write_text(json.dumps(row))
@@ -138,7 +138,7 @@ def test_soft_labels_stay_numbers_and_are_exported(tmp_path: Path) -> None:
     assert solution["step_labels"] == [0.7, 0.1] and solution["step_ratings"] is None
     assert solution["prompt"] == "Q:"
     exported = export(tmp_path / "out", "trl-stepwise", tmp_path / "trl").file.read_text()
-    assert json.loads(exported) == row
+    assert json.loads(exported) == row | {"labels": [True, False]}, "TRL reads fractions as 0"
     exported = export(tmp_path / "out", "prm800k", tmp_path / "prm").file.read_text()
     steps = json.loads(exported)["label"]["steps"]
     assert [step["completions"][0]["rating"] for step in steps] == [1, -1]
