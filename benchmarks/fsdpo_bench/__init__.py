@@ -38,6 +38,11 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
     from fsdpo_bench.report.reports import make_reports
     from fsdpo_data.dataset.remote import local_paths
 
+    if options.shard is not None:
+        raise options.field_error(
+            "shard",
+            "a shard has no results. Use `fsdpo_bench.run_shards` for one shard, and to merge all.",
+        )
     with local_paths(options) as local_options:
         folder = run_benchmarks(local_options, warn)
         [report] = make_reports(

@@ -81,6 +81,10 @@ class BenchmarkRun:
             config["answer_judge"] = self.answer_judge.settings
         return to_json_values(config)
 
+    def build_folder(self, out: Path) -> Path:
+        """Return the folder of the parts before a judge decides; ``out`` without a judge."""
+        return out if self.answer_judge is None else out / BUILD_FOLDER
+
     @property
     def default_out(self) -> Path:
         """``runs/bench-MODEL-DIGEST``."""
@@ -341,7 +345,7 @@ def execute_run(run: BenchmarkRun, out: Path, *, resume: bool = False, progress:
     """
     with lock_run_directory(out, run.config, resume=resume):
         # The lock has checked the config, so everything in the directory belongs to this run.
-        folder = out if run.answer_judge is None else out / BUILD_FOLDER
+        folder = run.build_folder(out)
         try:
             for name, part in run.parts.items():
                 build(part.job, folder / name, part.stages, resume=True, progress=progress)

@@ -14,7 +14,7 @@ from fsdpo_data.core.options import Group, Option
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
 from fsdpo_data.engines.beam_search import BeamSpec
-from fsdpo_data.engines.options import FailureOptions, PrmFormatName, ReplayOptions
+from fsdpo_data.engines.options import FailureOptions, PrmFormatName, ReplayOptions, Shard
 from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_AGGREGATE
 from fsdpo_data.steps.segment import SEGMENTERS
 
@@ -134,6 +134,8 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
         BeamSpec, Group(flags={"aggregate": "beam_aggregate"}, panel=_BEAM, without=("b2",))
     ] = BeamSpec()
     """Settings of the beam search; the list `b2` replaces its beam size."""
+    shard: Shard = None
+    """Sample one of N parts of the problems; `fsdpo-bench merge` joins the parts."""
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""

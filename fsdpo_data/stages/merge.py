@@ -6,11 +6,11 @@ no missing samples, so it loads no model; it grades, counts and seals as usual.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, TypeVar, cast
 
 from fsdpo_data.core.command_line import command_parameters, make_options
 from fsdpo_data.core.errors import InputError
@@ -43,6 +43,7 @@ LINES_PER_WRITE = 256  #: Lines of completions per write.
 _LINE_KEYS = {COMPLETIONS_FILE: "problem_id", FAILURES_FILE: "id"}
 _PER_JOB_OPTIONS = {"out", "shard", "resume"}  #: Options that may differ between shards.
 BUILD_COMMAND = "build"  #: The only command with shards that is not a stage.
+OptionsT = TypeVar("OptionsT", bound=Options)
 ShardedOptions: TypeAlias = BuildOptions | StageOptions  #: Options of commands with shards.
 
 
@@ -69,7 +70,7 @@ class MergeOptions(Options):
 
 
 @dataclass(frozen=True, slots=True)
-class _ShardInfo:
+class ShardInfo:
     """A finished shard on disk."""
 
     path: Path  #: Directory of the shard.
@@ -101,12 +102,12 @@ def run_shard(options: ShardedOptions, progress: Progress) -> str | Path:
             sharded_stage = cast(ShardedStage, stage)
             derive_shard(source, out, sharded_stage, job, resume=options.resume, progress=progress)
         # The merge may run on another machine, so the description keeps the URLs of the options.
-        _write_shard_file(command, options, job, out)
+        write_shard_file(command, options, job, out)
     return options.out or out
 
 
-def _write_shard_file(command: str, options: ShardedOptions, job: JobShard, out: Path) -> None:
-    """Describe a finished shard in its directory."""
+def write_shard_file(command: str, options: Options, job: JobShard, out: Path) -> None:
+    """Describe a finished shard in its directory, for the merge."""
     shared_parameters = [
         parameter
         for name, parameter in command_parameters(type(options)).items()
@@ -139,22 +140,42 @@ def merge_shards(options: MergeOptions, progress: Progress) -> tuple[str | Path,
     """
     options = options.replace(shards=expand_folders(options.shards))
     with local_paths(options, progress) as local_options:
-        shards = [
-            _read_shard(Path(path), location)
-            for path, location in zip(local_options.shards, options.shards, strict=True)
-        ]
-        manifest = _finish_command(
-            _check_shards(shards), Path(local_options.out), options.workers, progress
-        )
+        shards = read_shards(local_options, options.shards, _options_class)
+        manifest = _finish_command(shards, local_options, progress)
     return options.out, manifest
 
 
 def _finish_command(
-    shards: Sequence[_ShardInfo], out: Path, workers: int | None, progress: Progress
+    shards: Sequence[ShardInfo], options: MergeOptions, progress: Progress
 ) -> Manifest:
-    """Copy the shards to ``out``, and resume their command there; return the new manifest."""
+    """Copy the shards to the output, and resume their command there; return the new manifest."""
+    command = shards[0].command
+    out = Path(options.out)
+    command_options = copy_shards(shards, options, _options_class(command))
+    if isinstance(command_options, BuildOptions):
+        return run_build(command_options, progress)[1]
+    with local_paths(command_options, progress) as local_options:
+        source = Path(local_options.data)
+        stages = STAGES[command].stages(local_options, progress)
+        return derive_dataset(source, out, [*stages.values()], resume=True, progress=progress)
+
+
+def copy_shards(
+    shards: Sequence[ShardInfo], options: MergeOptions, options_class: type[OptionsT]
+) -> OptionsT:
+    """Copy shards to the output of a merge; return the options that finish their command there.
+
+    Args:
+        shards: The shards, from :func:`read_shards`.
+        options: The options of the merge, with local paths.
+        options_class: Class of the options of the command.
+
+    Raises:
+        InputError: if the shards are from a release with other options.
+        RunMismatchError: if the output contains another run.
+        StoreError: if the disk fails.
+    """
     first_shard = shards[0]
-    options_class = _options_class(first_shard.command)
     known_names = command_parameters(options_class).keys() - _PER_JOB_OPTIONS
     differing_names = first_shard.options.keys() ^ known_names
     if differing_names:
@@ -163,23 +184,19 @@ def _finish_command(
             f"the options of this shard differ from this release: "
             f"{summarize_list(sorted(differing_names))}. Merge with the release that wrote it.",
         )
+    out = Path(options.out)
     with lock_run_directory(out, first_shard.config, resume=True):
         for shard in shards:
             _copy_shard(shard.path, out)
     arguments = {name: first_shard.options[name] for name in first_shard.given_names}
     arguments |= {"out": str(out), "resume": True}
     if "workers" in known_names:
-        arguments["workers"] = workers
+        arguments["workers"] = options.workers
     command_options = make_options(options_class, arguments)
     if isinstance(command_options, FailureOptions):
         # The shards have tried every item, and another try would need the model.
         command_options = command_options.replace(retry_failed=False)
-    if isinstance(command_options, BuildOptions):
-        return run_build(command_options, progress)[1]
-    with local_paths(command_options, progress) as local_options:
-        source = Path(local_options.data)
-        stages = STAGES[first_shard.command].stages(local_options, progress)
-        return derive_dataset(source, out, [*stages.values()], resume=True, progress=progress)
+    return command_options
 
 
 def _options_class(command: str) -> type[ShardedOptions]:
@@ -192,12 +209,37 @@ def _options_class(command: str) -> type[ShardedOptions]:
     return entry.options_class
 
 
-def _read_shard(path: Path, location: str | Path) -> _ShardInfo:
+def read_shards(
+    options: MergeOptions,
+    locations: Sequence[str | Path],
+    options_class: Callable[[str], type[Options]],
+) -> list[ShardInfo]:
+    """Read the descriptions of all shards of a command, in their order.
+
+    Args:
+        options: The options of the merge, with local paths.
+        locations: The directories or URLs that the user named.
+        options_class: Returns the options class of a command; KeyError for other commands.
+
+    Raises:
+        InputError: if a shard is missing, unfinished, repeated, or belongs to another run.
+    """
+    shards = [
+        _read_shard(Path(path), location, options_class)
+        for path, location in zip(options.shards, locations, strict=True)
+    ]
+    return _check_shards(shards)
+
+
+def _read_shard(
+    path: Path, location: str | Path, options_class: Callable[[str], type[Options]]
+) -> ShardInfo:
     """Read the description of a finished shard; InputError if there is none.
 
     Args:
         path: Directory of the shard.
         location: The directory or the URL that the user named.
+        options_class: Returns the options class of a command; KeyError for other commands.
     """
     try:
         entry = read_json(path / SHARD_FILE)
@@ -205,10 +247,10 @@ def _read_shard(path: Path, location: str | Path) -> _ShardInfo:
         is_unchanged = entry.pop("digest") == digest(entry)
         job = JobShard.parse(entry["shard"])
         is_of_run = config.pop("shard") == entry["shard"]
-        _options_class(entry["command"])  # KeyError if the command is not known
+        options_class(entry["command"])  # KeyError if the command is not known
         if is_unchanged and is_of_run:
             config.pop("config_digest", None)
-            return _ShardInfo(
+            return ShardInfo(
                 path=path,
                 location=location,
                 job=job,
@@ -240,7 +282,7 @@ def _shard_error(location: str | Path, message: str) -> InputError:
     return InputError(message, field="MergeOptions.shards", value=str(location))
 
 
-def _check_shards(shards: Sequence[_ShardInfo]) -> list[_ShardInfo]:
+def _check_shards(shards: Sequence[ShardInfo]) -> list[ShardInfo]:
     """Return the shards in order; InputError if one is missing, repeated or of another run."""
     first_shard = shards[0]
     count = first_shard.job.count
@@ -283,7 +325,7 @@ def _append_lines(source: Path, target: Path) -> None:
     """Append the complete lines of a file that another file does not have yet."""
     key = itemgetter(_LINE_KEYS[source.name])
     with store_errors(target.parent):
-        target.parent.mkdir(exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
     with JsonlLog.open(target, key) as log, source.open("rb") as file:
         batch: dict[str, bytes] = {}
         for line in scan_lines(source, key):

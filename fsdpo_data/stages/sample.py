@@ -17,6 +17,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
 from fsdpo_data.core.files import store_errors, write_atomic
 from fsdpo_data.core.identity import to_json_values
+from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, add_tokens
 from fsdpo_data.dataset.card import dataset_card
@@ -197,6 +198,23 @@ def build(
             for sampler in loaded_samplers:
                 close_engine(sampler)  # the next model may need the memory
         return run_stages(out / BUILD_FOLDER, out, stages=stages, progress=progress)
+
+
+def build_shard(
+    job: BuildJob, out: Path, stages: Sequence[Stage], shard: JobShard, *, progress: Progress
+) -> None:
+    """Sample the solutions of one shard of the problems, in the folders that :func:`build` uses.
+
+    Raises:
+        RunMismatchError: if ``out`` contains another run.
+        StoreError: if the disk fails; the records on disk stay valid.
+    """
+    if stages:
+        with lock_run_directory(out, job.config_with(stages), resume=True):
+            build_shard(job, out / BUILD_FOLDER, (), shard, progress=progress)
+        return
+    with job.spec.open_run(out, job.config, resume=True) as run:
+        sample_problems(run, job, shard.select(job.source.problems), progress)
 
 
 def ignore_new_records() -> None:

@@ -237,7 +237,7 @@ def test_converted_step_labels_have_the_tokens_of_processbench(
         scored = encoder.encode(item.prompt, item.steps, add_eos=False)
         n_steps = len(trained.score_positions)
         assert trained.score_positions == scored.score_positions[:n_steps]
-        assert trained.input_ids == scored.input_ids[: len(trained.input_ids)]
+        assert trained.input_ids.tolist() == scored.input_ids[: len(trained.input_ids)].tolist()
         n_right = n_steps - (example.first_error != -1)
         assert row["labels"] == [True] * n_right + [False] * (n_steps - n_right)
         assert n_steps == len(example.steps) if example.first_error == -1 else n_right + 1

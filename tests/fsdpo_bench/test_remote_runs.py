@@ -60,7 +60,7 @@ def test_a_run_at_a_url_is_the_local_one(
     assert table_digests(downloaded) == table_digests(local)
 
     shutil.rmtree(tmp_path / "cache")  # the report is made on another machine
-    old_digests = {key: file.getvalue() for key, file in store.items()}
+    stored_bytes = {key: file.getvalue() for key, file in store.items()}
     out = call(capsys, "report", URL, "--json")
     assert (
         json.loads(out)["tasks"]
@@ -68,7 +68,7 @@ def test_a_run_at_a_url_is_the_local_one(
     )
     printed = call(capsys, "report", f"{URL}/samples", f"{URL}/greedy")
     assert "problems: samples 4, greedy 4" in printed
-    assert {key: file.getvalue() for key, file in store.items()} == old_digests
+    assert {key: file.getvalue() for key, file in store.items()} == stored_bytes
     call(capsys, "report", URL, "--out", str(tmp_path / "page"))
     assert (tmp_path / "page/report.html").is_file()
 
@@ -98,3 +98,20 @@ def test_a_run_in_python_at_a_url(store: dict[str, Any]) -> None:
     )
     stored = json.loads(store["/bucket/runs/bench/results.json"].getvalue())
     assert stored["tasks"].keys() == results.tasks.keys()
+
+
+def test_shards_at_urls(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, store: dict[str, Any]
+) -> None:
+    for index in (1, 2):
+        out = f"memory://bucket/shards/{index}"
+        printed = call(capsys, "run", *LINE, "--shard", f"{index}/2", "--out", out)
+        assert f"{out} contains shard {index}/2" in printed
+    shutil.rmtree(tmp_path / "cache")
+    call(capsys, "merge", "memory://bucket/shards/*", "--out", URL)
+    call(capsys, "run", *LINE, "--out", str(tmp_path / "bench"))
+    completions = store["/bucket/runs/bench/greedy/completions.jsonl"].getvalue()
+    assert len(completions.splitlines()) == 4
+    printed = call(capsys, "report", URL, "--json")
+    expected = call(capsys, "report", str(tmp_path / "bench"), "--json")
+    assert json.loads(printed)["tasks"] == json.loads(expected)["tasks"]

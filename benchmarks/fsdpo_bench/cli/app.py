@@ -3,6 +3,7 @@
 Heavy libraries load inside the commands that need them.
 """
 
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -43,13 +44,41 @@ app = new_app(
 @command(app, RunOptions)
 def run(options: RunOptions) -> None:
     """Solve benchmarks, and write reports."""
-    from fsdpo_bench.benchmark_run import run_benchmarks
+    from fsdpo_bench.run_shards import run_shard
     from fsdpo_data.dataset.remote import local_paths
 
+    if options.shard is not None:
+        out = run_shard(options, _warn)
+        typer.echo(f"{out} contains shard {options.shard}")
+        name = shlex.quote(str(out))
+        typer.echo(f"next, when all shards are finished: fsdpo-bench merge {name} … --out NEW")
+        return
     with local_paths(options) as local_options:
-        folder = run_benchmarks(local_options, _warn)
-        report_options = cli_options.ReportOptions(data=(folder,), as_json=options.as_json)
-        _report(report_options, url=options.out if is_url(options.out) else None)
+        _solve(local_options, options.out, as_json=options.as_json)
+
+
+def _solve(options: RunOptions, location: str | Path | None, *, as_json: bool) -> None:
+    """Solve benchmarks in a local folder, and report on them.
+
+    Args:
+        options: The options, with a local output.
+        location: The output that the user named.
+        as_json: Whether to print JSON.
+    """
+    from fsdpo_bench.benchmark_run import run_benchmarks
+
+    folder = run_benchmarks(options, _warn)
+    report_options = cli_options.ReportOptions(data=(folder,), as_json=as_json)
+    _report(report_options, url=location if is_url(location) else None)
+
+
+@command(app, cli_options.RunMergeOptions)
+def merge(options: cli_options.RunMergeOptions) -> None:
+    """Merge the shards of a run, and write reports."""
+    from fsdpo_bench.run_shards import merged_shards
+
+    with merged_shards(options) as run_options:
+        _solve(run_options, options.out, as_json=options.as_json)
 
 
 def _warn(text: str) -> None:

@@ -10,6 +10,7 @@ from fsdpo_bench.metrics.compare import ComparisonOptions
 from fsdpo_bench.report.comparison_table import DIFF_COLUMNS
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Seed
+from fsdpo_data.stages.merge import MergeOptions
 
 _POSITIONAL = Option(positional=True)
 _JSON = Option(flags=["--json"], in_digest=False)
@@ -33,6 +34,25 @@ class FetchOptions(Options):
     """Names of benchmarks. By default, all benchmarks that are not on the Hub."""
     out: Annotated[Path | None, Option(default_text="the cache of `run`")] = None
     """Directory for the files; pass it to `--data` later."""
+
+
+class RunMergeOptions(MergeOptions):
+    """Merge the shards that `run --shard i/N` has written into one run, and write its report.
+
+    The result is the run without shards. The policy is not loaded. The merge loads the reward model
+    for decoders that choose from samples by reward, and the judge. If the merge is interrupted, run
+    the same command again.
+
+    Examples:
+        fsdpo-bench merge runs/shards/* --out runs/bench
+
+        fsdpo-bench merge 's3://bucket/shards/*' --out s3://bucket/bench
+    """
+
+    out: Annotated[str | Path, Option(in_digest=False, dataset="output")]
+    """Directory or URL of the new run."""
+    as_json: Annotated[bool, Option(flags=["--json"], in_digest=False)] = False
+    """Print JSON instead of a table."""
 
 
 class ReportOptions(Options):

@@ -11,6 +11,7 @@ import pytest
 from command_line import run
 from paired_data import MadeUpRewards, paired_dataset
 from prm_data import write_rows
+from recorded_imports import import_labels
 from step_dpo_rows import STEP_DPO_ROWS
 
 import fsdpo_data as fd
@@ -19,8 +20,6 @@ from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage_records import PAIR_STAGE, PairRecord
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.exchange.formats import get_step_label_format
-from fsdpo_data.exchange.step_label_import import import_dataset
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages import sample
 from fsdpo_data.stages.pair import PairStage
@@ -33,7 +32,7 @@ def imported_dataset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a dataset of four imported pairs, in three files."""
     monkeypatch.setattr(sample, "SHARD_SOLUTIONS", 2)
     source = write_rows(tmp_path / "rows.jsonl", STEP_DPO_ROWS)
-    import_dataset(source, get_step_label_format("step-dpo-10k"), tmp_path / "imported")
+    import_labels(source, "step-dpo-10k", tmp_path / "imported")
     return tmp_path / "imported"
 
 
