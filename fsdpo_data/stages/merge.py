@@ -241,16 +241,16 @@ def _read_shard(
         location: The directory or the URL that the user named.
         options_class: Returns the options class of a command; KeyError for other commands.
     """
+    shard = None
     try:
         entry = read_json(path / SHARD_FILE)
         config = read_json(path / CONFIG_FILE)
         is_unchanged = entry.pop("digest") == digest(entry)
         job = JobShard.parse(entry["shard"])
         is_of_run = config.pop("shard") == entry["shard"]
-        options_class(entry["command"])  # KeyError if the command is not known
         if is_unchanged and is_of_run:
             config.pop("config_digest", None)
-            return ShardInfo(
+            shard = ShardInfo(
                 path=path,
                 location=location,
                 job=job,
@@ -261,6 +261,9 @@ def _read_shard(
             )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
+    if shard is not None:
+        _check_command(shard.command, location, options_class)
+        return shard
     if (path / MANIFEST_FILE).is_file():
         raise _shard_error(
             location,
@@ -275,6 +278,20 @@ def _read_shard(
         location,
         "expected a finished shard. Finish it with the command that started it and `resume=True`.",
     )
+
+
+def _check_command(
+    command: str, location: str | Path, options_class: Callable[[str], type[Options]]
+) -> None:
+    """Raise an InputError if this program has no command that writes such shards."""
+    try:
+        options_class(command)
+    except KeyError:
+        raise _shard_error(
+            location,
+            f"the command {command} of another program wrote this shard. Use the command merge of "
+            "that program.",
+        ) from None
 
 
 def _shard_error(location: str | Path, message: str) -> InputError:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from fsdpo_cards.render import format_amount, format_percent
 from pydantic import Field
 
-from fsdpo_data.core.command_line import command_parameters
+from fsdpo_data.core.command_line import check_read_options, command_parameters
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
@@ -156,18 +156,12 @@ class PairOptions(PairRule, StageOptions):
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
         super().model_post_init(context)
-        other_style = "full" if self.style == "step-dpo" else "step-dpo"
-        for parameter in command_parameters(PairOptions).values():
-            is_step_option = parameter.path[0] == "step_dpo"
-            is_full_option = parameter.option.panel == PAIR_PANEL
-            is_of_other_style = is_full_option if self.style == "step-dpo" else is_step_option
-            value = parameter.value_in(self)
-            if is_of_other_style and value != parameter.default:
-                raise InputError(
-                    f"the option needs `style={other_style}`. Remove it, or set the style.",
-                    field=f"{type(self).__name__}.{parameter.name}",
-                    value=value,
-                )
+        parameters = command_parameters(PairOptions).values()
+        read_options = {
+            "full": [item.name for item in parameters if item.option.panel == PAIR_PANEL],
+            "step-dpo": [item.name for item in parameters if item.path[0] == "step_dpo"],
+        }
+        check_read_options(self, "style", [self.style], read_options)
 
 
 def make_pair_stage(options: PairOptions) -> PairStage | StepPairStage:

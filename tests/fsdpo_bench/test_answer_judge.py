@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fsdpo_bench import benchmark_run, run_shards
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.run_folder import is_run, read_run_record
+from fsdpo_bench.run_options import RunOptions
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import get_task
-from made_runs import make, solutions, table_digests, written
+from made_runs import make, prepare, solutions, table_digests, written
 from openai_server import Script, serving
 from typer.testing import CliRunner
 
@@ -26,6 +28,7 @@ from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.answer_judge import AnswerJudge
 from fsdpo_data.engines.answer_judge_formats import get_answer_judge_format
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
+from fsdpo_data.stages.merge import MergeOptions
 
 RULE = "judge/reads@0"
 #: Responses of the policy; the grader leaves all but the first two undecided.
@@ -183,6 +186,32 @@ def test_a_judge_decides_the_undecided_answers_of_all_parts(
     assert (stats.answers, stats.correct, stats.incorrect, stats.unreadable) == (9, 3, 3, 3)
     assert stats.replies == 9 and stats.tokens == 63
     assert stats.accuracy_without_judge is not None
+
+
+def test_a_judge_decides_the_answers_of_merged_shards(
+    tmp_path: Path, task: LoadedTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete = run(tmp_path / "complete", task, FakeJudge())
+    judge = FakeJudge()
+    loaders = [Policy().load, Policy().load, lambda: pytest.fail("the merge loads a policy")]
+    settings: dict[str, Any] = {"tasks": [task], "answer_judge": answer_judge(judge)}
+    runs = [
+        prepare(decoder="greedy,sc", k=(3,), batch_size=2, make_writer=load, **settings)
+        for load in loaders
+    ]
+    for module in (run_shards, benchmark_run):
+        monkeypatch.setattr(module, "prepare_run", lambda options: runs.pop(0))
+    shards = [tmp_path / f"shard-{index}" for index in (1, 2)]
+    for index, shard in enumerate(shards, start=1):
+        run_shards.run_shard(RunOptions(shard=f"{index}/2", out=shard), print)
+    assert judge.loads == 0
+    merge_options = MergeOptions(shards=shards, out=tmp_path / "merged", workers=1)
+    with run_shards.merged_shards(merge_options) as run_options:
+        merged = benchmark_run.run_benchmarks(run_options)
+    assert judge.loads == 1
+    for part in PARTS:
+        validate(merged / part)
+        assert outcomes(merged, part) == outcomes(complete, part)
 
 
 @pytest.mark.parametrize("calls", [0, 1, 3])

@@ -88,6 +88,8 @@ def test_shards_that_do_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ):
         code, _, err = run(capsys, "merge", *shards, "--out", str(tmp_path / "out"), main=main)
         assert code == 1 and message in " ".join(err.split())
+    code, _, err = run(capsys, "merge", shard, "--out", str(tmp_path / "out"))
+    assert code == 1 and "the command run of another program wrote this shard" in err
     code, _, err = run(capsys, *line, "--out", shard, "--resume", main=main)
     assert code == 1 and "was started with a different config" in err
     with pytest.raises(InputError, match="a shard has no results"):

@@ -129,9 +129,12 @@ def test_help_shows_the_defaults_of_specs() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"continuations": 4}, "PairOptions.continuations = 4: the option needs `style=step-dpo`"),
-        ({"model": "m"}, "PairOptions.model = 'm': the option needs `style=step-dpo`"),
-        ({"style": "step-dpo", "top": 2}, "PairOptions.top = 2: the option needs `style=full`"),
+        (
+            {"continuations": 4},
+            "PairOptions.step_dpo.continuations = 4: the style full does not read",
+        ),
+        ({"model": "m"}, "PairOptions.step_dpo.model = 'm': the style full does not read"),
+        ({"style": "step-dpo", "top": 2}, "PairOptions.top = 2: the style step-dpo does not read"),
     ],
 )
 def test_options_of_another_style_are_refused(values: dict[str, Any], message: str) -> None:

@@ -309,9 +309,9 @@ def test_the_command_line_with_the_embedded_model(
     assert code == 0, err
     assert "8 continuations of" in " ".join(out.split())
     code, _, err = run(capsys, *command, "--top", "2")
-    assert code == 1 and "--top 2: the option needs --style full" in err
+    assert code == 1 and "--top 2: the style step-dpo does not read this option" in err
     code, _, err = run(capsys, *command[:4], "--continuations", "4")
-    assert code == 1 and "--continuations 4: the option needs --style step-dpo" in err
+    assert code == 1 and "--continuations 4: the style full does not read this option" in err
     report = train_dpo(DpoConfig(data=steps, out=tmp_path / "policy", loss="step-dpo", lr=1e-4))
     assert (
         report.counts["pairs"] == json.loads((steps / "manifest.json").read_text())["rows"]["pairs"]
