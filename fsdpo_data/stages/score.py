@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,13 +24,18 @@ from fsdpo_data.dataset.manifest import SCORE_STAGE, AnyRecord, Manifest, StageC
 from fsdpo_data.dataset.plots import count_tenths
 from fsdpo_data.dataset.schema import read_table, replace_column, scan_rows, write_parquet
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
 from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard
 from fsdpo_data.engines.registry import SCORERS
 from fsdpo_data.engines.resolved import ResolvedRewardModel, resolve_reward_model
 from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
+from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
+from fsdpo_data.models.trained_template import read_trained_template
 from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE, aggregate_expr
+
+log = logging.getLogger(__name__)
 
 #: Solutions per call of the scorer: enough to batch similar lengths, few enough to show progress.
 SCORING_BATCH = 4096
@@ -98,6 +104,7 @@ class ScoreStage(Stage):
                 field="ScoreOptions.shard",
                 value=str(shard),
             )
+        self._warn_about_template(draft.manifest)
         failures = self._open_failures(draft)
         n_solutions = sum(map(count_rows, shard.select(draft.parent_files("solutions"))))
         failures.expect(n_solutions)
@@ -110,6 +117,27 @@ class ScoreStage(Stage):
             advance=False,
             shard=shard,
         )
+
+    def _warn_about_template(self, manifest: Manifest) -> None:
+        """Warn if the reward model learned from prompts of another template.
+
+        It reads the prompts of the solutions, so its rewards would then be those of a text that its
+        training data do not resemble.
+        """
+        weights = self.reward_model.weights
+        record = manifest.find(SAMPLE_STAGE, SampleRecord)
+        if not isinstance(weights, TrainedPrm) or record is None:
+            return
+        trained_name = read_trained_template(weights.path)
+        name = record.options.template.name
+        if trained_name is not None and trained_name != name:
+            log.warning(
+                "%s learned from prompts of the template %s, and the solutions have prompts of %s: "
+                "its rewards may be wrong. Use one template for both.",
+                weights.ref.name,
+                trained_name,
+                name,
+            )
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Score every file of solutions, and update the pairs."""

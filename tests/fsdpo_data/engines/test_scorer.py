@@ -34,12 +34,14 @@ from fsdpo_data.dataset.derive import derive_dataset  # noqa: E402
 from fsdpo_data.dataset.validate import validate  # noqa: E402
 from fsdpo_data.engines.choose_engine import resolve_engine  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
+from fsdpo_data.engines.resolved import resolve_reward_model  # noqa: E402
 from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
 from fsdpo_data.engines.scorers.prm import PrmScorer  # noqa: E402
 from fsdpo_data.engines.scorers.token_scorer import length_batches  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
 from fsdpo_data.engines.weights import resolve_prm  # noqa: E402
 from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
+from fsdpo_data.models.trained_template import write_trained_template  # noqa: E402
 from fsdpo_data.pairs.best_worst import PairSpec  # noqa: E402
 from fsdpo_data.stages.pair import PairStage  # noqa: E402
 from fsdpo_data.stages.score import ScoreStage  # noqa: E402
@@ -326,6 +328,20 @@ def test_the_command_line(model: Path, tmp_path: Path, capsys: pytest.CaptureFix
     assert code == 1 and "already holds this run. Continue it with --resume" in err
     code, _, err = run(capsys, "score", str(tmp_path), "--prm", str(model), "--out", "x")
     assert code == 1 and "holds no dataset" in err
+
+
+@pytest.mark.parametrize(("trained", "is_warned"), [("problem@1", False), ("alpaca@1", True)])
+def test_a_reward_model_of_another_template_is_a_warning(
+    policy: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, trained: str, is_warned: bool
+) -> None:
+    prm = save_random_prm(tmp_path / "prm", policy)
+    write_trained_template(prm, trained)
+    small_build(tmp_path / "run")
+    stage = ScoreStage(resolve_reward_model(str(prm), ScorerOptions(engine="transformers")))
+    derive_dataset(tmp_path / "run", tmp_path / "out", [stage], progress=LineProgress())
+    message = "prompts of the template alpaca@1, and the solutions have prompts of problem@1"
+    assert (message in caplog.text) == is_warned
+    assert ("template" in caplog.text) == is_warned
 
 
 def test_likelihoods_equal_those_of_plain_forward_passes(policy: Path) -> None:
