@@ -12,7 +12,8 @@ from fsdpo_cards.render import format_token_count
 from fsdpo_data.cli.options import with_flags
 from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.schema import ColumnSummary, other_values, shown_labels
+from fsdpo_data.dataset.schema import ColumnSummary, other_values
+from fsdpo_data.dataset.step_labels import right_steps
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
@@ -143,7 +144,7 @@ def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float)
     for name, value in other_values(solution).items():
         console.print(f"   [dim]{name}[/] {escape_for_terminal(str(value))}", highlight=False)
     steps = solution["completions"]
-    labels: Sequence[bool | None] = shown_labels(solution) or [None] * len(steps)
+    labels: Sequence[bool | None] = right_steps(solution) or [None] * len(steps)
     is_correct = solution["outcome"] == "correct"
     rewards = _format_rewards(solution["step_rewards"], gamma, is_chosen=is_correct)
     rewards = rewards or [""] * len(steps)

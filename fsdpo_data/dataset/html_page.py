@@ -11,13 +11,14 @@ from fsdpo_cards.render import format_token_count
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.dataset.card import distributions
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.schema import other_values, parse_metadata, shown_labels
+from fsdpo_data.dataset.schema import other_values, parse_metadata
 from fsdpo_data.dataset.stage_records import (
     PROBLEMS_STAGE,
     SAMPLE_STAGE,
     ProblemsRecord,
     SampleRecord,
 )
+from fsdpo_data.dataset.step_labels import right_steps
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
@@ -117,7 +118,7 @@ def _solution_entry(row: Row) -> dict[str, Any]:
         "name": f"sample {row['sample_index']}",
         "steps": row["completions"],
         "rewards": row["step_rewards"],
-        "labels": shown_labels(row),
+        "labels": right_steps(row),
         "answer": row["answer"],
         "status": row["outcome"],
         "why": "",

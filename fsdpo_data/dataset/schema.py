@@ -98,15 +98,6 @@ def other_values(solution: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def shown_labels(row: Mapping[str, Any]) -> list[bool] | None:
-    """Return whether each step of a solution is right, for people; None without labels."""
-    step_labels = row.get("step_labels")
-    if row["labels"] is None and step_labels is not None:
-        return [label >= 0.5 for label in step_labels]
-    labels: list[bool] | None = row["labels"]
-    return labels
-
-
 def nullable_columns(config: str) -> set[str]:
     """Return the names of the columns whose values may be null."""
     return {column.name for column in config_columns(config) if column.nullable}

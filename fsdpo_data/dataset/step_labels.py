@@ -43,6 +43,17 @@ def infer_label_kind(solutions: Iterable[Mapping[str, Any]]) -> LabelKind:
     return kind
 
 
+def right_steps(solution: Mapping[str, Any], kind: LabelKind | None = None) -> list[bool] | None:
+    """Return whether each step of a solution is right; None without labels.
+
+    Args:
+        solution: The columns of the solution.
+        kind: The kind of labels; None for the most specific labels of this solution.
+    """
+    labels = read_step_labels(solution, kind or infer_label_kind([solution]))
+    return None if labels is None else [label >= RIGHT_STEP_LABEL for label in labels]
+
+
 def read_step_labels(solution: Mapping[str, Any], kind: LabelKind) -> list[float] | None:
     """Return the label of each step of a solution, from 0 (wrong) to 1 (right).
 

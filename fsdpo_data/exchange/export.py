@@ -15,12 +15,7 @@ from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
-from fsdpo_data.dataset.step_labels import (
-    RIGHT_STEP_LABEL,
-    LabelKind,
-    find_label_kind,
-    read_step_labels,
-)
+from fsdpo_data.dataset.step_labels import find_label_kind, right_steps
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.exchange.export_formats import ExportFormat, NotExportableError, Row, unique_rows
 from fsdpo_data.exchange.formats import export_formats
@@ -138,7 +133,8 @@ def read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str,
     """Yield the rows of a config with their problem and model, one file in memory at a time.
 
     ``labels`` of a solution tells which steps are right, by the most specific step labels of the
-    dataset; None if the solution has no such labels.
+    dataset; None if the solution has no such labels. They are never fractions, because TRL and
+    Axolotl read a fraction below 1 as 0.
     """
     label_kind = find_label_kind(manifest)
     problems = collect_rows(
@@ -152,14 +148,5 @@ def read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str,
         joined = frame.join(problems, on="problem_id", how="left", maintain_order="left")
         for row in joined.iter_rows(named=True):
             if config == "solutions":
-                row["labels"] = _right_steps(row, label_kind)
+                row["labels"] = right_steps(row, label_kind)
             yield row
-
-
-def _right_steps(solution: Row, label_kind: LabelKind) -> list[bool] | None:
-    """Return whether each step is right; None without labels.
-
-    The labels are never fractions, because TRL and Axolotl read a fraction below 1 as 0.
-    """
-    labels = read_step_labels(solution, label_kind)
-    return None if labels is None else [label >= RIGHT_STEP_LABEL for label in labels]

@@ -52,11 +52,8 @@ class ExportFormat:
         return cls(**{**fields, "converter": globals()[converter] if converter else None})
 
     def accepts(self, row: Row) -> bool:
-        """Check whether a row of the config is exported."""
-        if self.config == "pairs":
-            return True
-        has_labels = row["labels"] is not None and bool(row["completions"])
-        return row["outcome"] in self.outcomes and (has_labels or not self.needs_labels)
+        """Check whether the format selects a row of the config."""
+        return self.config == "pairs" or row["outcome"] in self.outcomes
 
     def convert(self, row: Row) -> Row:
         """Return the exported row.
@@ -64,6 +61,8 @@ class ExportFormat:
         Raises:
             NotExportableError: If the format cannot express the row.
         """
+        if self.needs_labels and not row["labels"]:
+            raise NotExportableError("the solution has no step labels")
         converted = self.converter(row) if self.converter else {}
         if not self.row:
             return converted

@@ -14,6 +14,7 @@ from fsdpo_data.dataset.step_labels import (
     find_label_kind,
     infer_label_kind,
     read_step_labels,
+    right_steps,
 )
 
 COUNTS = [{"n": 8, "n_correct": 7}, {"n": 8, "n_correct": 0}]
@@ -70,3 +71,11 @@ def test_solutions_without_a_manifest_show_the_kind(
     rows: list[dict[str, Any]], kind: LabelKind
 ) -> None:
     assert infer_label_kind(rows) == kind
+
+
+def test_people_see_the_most_specific_labels() -> None:
+    """An incorrect solution may have right steps."""
+    assert right_steps(solution(rollouts=COUNTS)) == [True, False]
+    assert right_steps(solution()) == [False, False]
+    assert right_steps(solution(outcome="ungraded", step_labels=[1.0, 0.4])) == [True, False]
+    assert right_steps(solution(outcome="ungraded")) is None
