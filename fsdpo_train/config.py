@@ -325,14 +325,14 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     package, has its own, which the command prints.
 
     Examples:
-        fsdpo-train dpo runs/pairs --model tiny --out runs/full-step
+        fsdpo-train dpo runs/pairs --model tiny --loss full-step --out runs/full-step
 
         fsdpo-train dpo org/pairs --model tiny --out runs/dpo --loss dpo \
           --reference-cache runs/reference
 
         torchrun --nproc-per-node 8 -m fsdpo_train dpo runs/pairs \
-          --model qwen2-7b-sft --out runs/full-step --batch-size 1 --batch-pairs 64 \
-          --deepspeed zero3 --gradient-checkpointing
+          --model qwen2-7b-sft --loss full-step --out runs/full-step \
+          --batch-size 1 --batch-pairs 128 --deepspeed zero3 --gradient-checkpointing
     """
 
     stage: ClassVar[str] = "dpo"
