@@ -23,9 +23,7 @@ POINTS = [
     pytest.param((0.5,), marks=pytest.mark.short_proof, id="half"),
     pytest.param((0.1, 0.3, 0.7, 0.9), id="others"),
 ]
-#: A push writes to the Hub, and a recipe only starts the processes of its stages.
-OTHERS = ("push", "recipe")
-NAMES = [name for name in list_commands(Inputs(Path(), PROBLEMS)) if name not in OTHERS]
+NAMES = list(list_commands(Inputs(Path(), PROBLEMS)))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import functools
 import json
 import os
 import random
-import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,6 @@ from unittest.mock import patch
 
 import orjson
 from helpers import remove_times
-from hub_repo import sha256
 from hub_server import TOKEN, HubServer
 from killing import file_digests
 from warm import WarmInterpreter
@@ -319,15 +317,6 @@ def _exchange_commands(inputs: Inputs) -> Iterator[WritingCommand]:
         line = ["import", str(source), "--from", "prm800k", "--out", str(out / "rows.jsonl")]
         return [sys.executable, "-m", "fsdpo_data", *line]
 
-    def push(out: Path) -> list[str]:
-        return [sys.executable, "-m", "fsdpo_data", "push", str(pairs), f"o/{out.name}"]
-
-    def hub_digests(out: Path) -> dict[str, str]:
-        """Return the digests on the Hub, without the card, which names the repository."""
-        repo = inputs.hub.repos.get(("dataset", f"o/{out.name}"))
-        files = repo.at() if repo and repo.resolve("main") else {}
-        return {path: sha256(data) for path, data in files.items() if path != "README.md"}
-
     export = ["export", pairs, "--to", "llama-factory-sharegpt"]
     yield WritingCommand("export", _command("fsdpo_data", *export), sources=[pairs])
     yield WritingCommand("import", import_rows)
@@ -339,7 +328,6 @@ def _exchange_commands(inputs: Inputs) -> Iterator[WritingCommand]:
     yield WritingCommand("import labels", import_labels, _RESUME)
     outputs = ["import", inputs.path("few-responses.jsonl"), "--from", "outputs", "--workers", 2]
     yield WritingCommand("import outputs", _command("fsdpo_data", *outputs), _RESUME)
-    yield WritingCommand("push", push, outcome=hub_digests, sources=[pairs])
     yield WritingCommand("pull", _command("fsdpo_data", "pull", "o/pushed"))
 
 
@@ -354,29 +342,6 @@ def _bench_commands(inputs: Inputs) -> Iterator[WritingCommand]:
         _RESUME,
         outcome=_run_outcome,
     )
-
-    def run_recipe(out: Path) -> list[str]:
-        recipe_file = inputs.path("recipe.toml")
-        recipe_file.write_text(_recipe(inputs, out))
-        return [sys.executable, "-m", "fsdpo_bench", "recipe", str(recipe_file)]
-
-    yield WritingCommand("recipe", run_recipe)
-
-
-def _recipe(inputs: Inputs, out: Path) -> str:
-    """Return a recipe of two stages, which build and grade a dataset below ``out``."""
-    build = shlex.join(["fsdpo-data", *_build_arguments(inputs, "few"), "--out", f"{out}/built"])
-    grade = shlex.join(["fsdpo-data", "grade", f"{out}/built", "--out", f"{out}/graded"])
-    lines = ['title = "Two stages"', 'about = "Build and grade."']
-    for name, command in {"built": build, "graded": grade}.items():
-        lines += [
-            "[[stage]]",
-            f'name = "{name}"',
-            'purpose = "Write a dataset."',
-            f"command = {json.dumps(command)}",
-            f'done_file = "{out}/{name}/manifest.json"',
-        ]
-    return "\n".join(lines) + "\n"
 
 
 def _training_commands(inputs: Inputs) -> Iterator[WritingCommand]:

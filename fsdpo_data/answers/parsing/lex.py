@@ -89,15 +89,6 @@ def tokenize(text: str) -> list[Token]:
     return _Lexer(text).read_tokens()
 
 
-def token_texts(text: str) -> tuple[str, ...]:
-    """Return the texts of all tokens, without braces around single tokens.
-
-    Raises:
-        UnparsableAnswerError: See ``tokenize``.
-    """
-    return drop_single_braces([token.text for token in tokenize(text)])
-
-
 def drop_single_braces(texts: list[str]) -> tuple[str, ...]:
     """Return the texts of tokens without braces around single tokens."""
     return tuple(
