@@ -44,7 +44,15 @@ def run_shard(options: RunOptions, warn: Warn) -> str | Path:
             try:
                 for name, part in run.parts.items():
                     folder = run.build_folder(out) / name
-                    build_shard(part.job, folder, part.stages, shard, progress=progress_bar)
+                    build_shard(
+                        part.job,
+                        folder,
+                        part.stages,
+                        shard,
+                        resume=True,
+                        is_part=True,
+                        progress=progress_bar,
+                    )
             finally:
                 run.close_engines()
         write_shard_file("run", options, shard, out)

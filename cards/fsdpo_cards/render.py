@@ -74,24 +74,29 @@ def render_file(
 
     The templates that it includes or extends are in the same folder or in ``folders``.
     """
-    environment = _environment((file.parent, *folders), autoescape)
-    environment.filters |= filters
+    environment = _environment((file.parent, *folders), frozenset(filters.items()), autoescape)
     text: str = environment.get_template(file.name).render(**fields)
     return text
 
 
 @cache
-def _environment(folders: tuple[Path, ...], autoescape: bool) -> Any:
-    """Return the ``jinja2.Environment`` of these folders, which keeps its compiled templates."""
+def _environment(
+    folders: tuple[Path, ...],
+    filters: frozenset[tuple[str, Callable[..., Any]]],
+    autoescape: bool,
+) -> Any:
+    """Return the ``jinja2.Environment`` with these filters, which keeps its compiled templates."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(
+    environment = Environment(
         loader=FileSystemLoader(folders),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=autoescape,
     )
+    environment.filters |= dict(filters)
+    return environment
 
 
 def front_matter(fields: Mapping[str, Any]) -> str:

@@ -98,7 +98,7 @@ class RemoteFolder:
             self._files.put_file(str(file), key)
 
     def download(self, path: str, file: Path) -> None:
-        """Copy a file to the local ``file``.
+        """Copy a file to the local ``file``, which other processes see only when it is complete.
 
         Raises:
             StoreError: if the local folder cannot be created.
@@ -106,8 +106,10 @@ class RemoteFolder:
         """
         with store_errors(file):
             file.parent.mkdir(parents=True, exist_ok=True)
+        temporary = file.with_name(f"{file.name}.tmp")
         with self._errors("read", path):
-            self._files.get_file(f"{self._root}/{path}", str(file))
+            self._files.get_file(f"{self._root}/{path}", str(temporary))
+            temporary.replace(file)
 
     @contextlib.contextmanager
     def _errors(self, action: str, path: str = "") -> Iterator[None]:

@@ -92,8 +92,10 @@ def local_paths(options: OptionsT, progress: Progress = NO_PROGRESS) -> Iterator
 def local_copy(location: str | Path, progress: Progress = NO_PROGRESS) -> Path:
     """Return the directory of a dataset, shard or run; a URL is first downloaded to the cache.
 
-    Copies of datasets stay in the cache, and are compared with their manifest at each use. Shards
-    and runs are downloaded at each use.
+    The copy stays in the cache, where other processes may read it during a later download. Each
+    use compares a dataset with its manifest, and the datasets of a run with theirs; equal ones are
+    not downloaded again. The other files of a run and all files of a shard have no digests, so each
+    use downloads them.
 
     Args:
         location: A local directory, which is returned as it is, or a URL.
@@ -120,22 +122,53 @@ def local_copy(location: str | Path, progress: Progress = NO_PROGRESS) -> Path:
         copy.mkdir(parents=True, exist_ok=True)
     lock = copy.with_name(copy.name + ".lock")
     with lock_file(lock, "downloading", wait=True):  # ranks of a training wait for the first
-        if last_file != MANIFEST_FILE:
-            shutil.rmtree(copy, ignore_errors=True)
-            _download(folder, stored_files, copy, progress)
-            return copy
-        folder.download(MANIFEST_FILE, copy / MANIFEST_FILE)
-        with errors_with_urls({copy: folder.url}):
-            manifest = read_manifest(copy)
-            paths = [entry.path for entry in manifest.files]
-            if QUARANTINE_FILE in stored_files:
-                paths.append(QUARANTINE_FILE)
-            try:
-                check_files(copy, manifest.files)
-            except SchemaError:  # a new, unfinished or damaged copy
-                _download(folder, paths, copy, progress)
-                check_files(copy, manifest.files)
+        if last_file == MANIFEST_FILE:
+            _update_dataset(folder, stored_files, copy, progress)
+        elif last_file == RUN_FILE:
+            _update_run(folder, stored_files, copy, progress)
+        else:
+            _update_files(folder, stored_files, copy, progress)
     return copy
+
+
+def _update_dataset(
+    folder: RemoteFolder, stored_files: Sequence[str], copy: Path, progress: Progress
+) -> None:
+    """Download a dataset, unless the copy has the files of its manifest."""
+    folder.download(MANIFEST_FILE, copy / MANIFEST_FILE)
+    with errors_with_urls({copy: folder.url}):
+        manifest = read_manifest(copy)
+        paths = [entry.path for entry in manifest.files]
+        if QUARANTINE_FILE in stored_files:
+            paths.append(QUARANTINE_FILE)
+        try:
+            check_files(copy, manifest.files)
+        except SchemaError:  # a new, unfinished or damaged copy
+            _download(folder, paths, copy, progress)
+            check_files(copy, manifest.files)
+
+
+def _update_run(
+    folder: RemoteFolder, stored_files: Sequence[str], copy: Path, progress: Progress
+) -> None:
+    """Download the datasets of a run that the copy does not have, and the run's own files."""
+    for path in stored_files:
+        dataset, _, name = path.partition("/")
+        if name == MANIFEST_FILE:
+            dataset_folder = RemoteFolder(f"{folder.url}/{dataset}")
+            _update_dataset(dataset_folder, dataset_folder.list_files(), copy / dataset, progress)
+    _download(folder, [path for path in stored_files if "/" not in path], copy, progress)
+
+
+def _update_files(
+    folder: RemoteFolder, stored_files: Sequence[str], copy: Path, progress: Progress
+) -> None:
+    """Download all files of a folder; delete those that the folder no longer has."""
+    _download(folder, stored_files, copy, progress)
+    with store_errors(copy):
+        for file in copy.rglob("*"):
+            if file.is_file() and file.relative_to(copy).as_posix() not in stored_files:
+                file.unlink()
 
 
 def _copy_folder(url: str) -> Path:

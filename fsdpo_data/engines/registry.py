@@ -53,8 +53,8 @@ class EngineEntry:
         """Load the sampler or scorer.
 
         Args:
-            arguments: The weights and the options of an engine. For a search: the sampler, the
-                scorer, the full name of the segmenter, and the settings of the search.
+            arguments: The weights and the options of an engine. For a beam search: the sampler,
+                the scorer, the full name of the segmenter, and the ``BeamSpec``.
 
         Raises:
             UnavailableError: if a library, a GPU or the weights are missing.
@@ -70,9 +70,9 @@ class SamplerEntry(EngineEntry):
     #: Whether the sampler can continue a text that it has started, to limit thinking.
     continues_text: bool = True
     needs_model: bool = True  #: Whether a model runs, in this process or elsewhere.
-    #: Whether the sampler is a search: it samples with the sampler of an engine, and chooses by the
-    #: step rewards of a scorer.
-    needs_scorer: bool = False
+    #: Whether the sampler is a step-wise beam search: it samples with the sampler of an engine,
+    #: ranks by the step rewards of a scorer, and has the settings and limits of a ``BeamSpec``.
+    is_beam_search: bool = False
     #: Whether a sample depends on its batch, so that a resumed run samples complete batches again.
     keeps_batches: bool = False
 
@@ -103,12 +103,12 @@ SCORERS: Registry[ScorerEntry] = Registry("scorer", ScorerEntry, group="fsdpo.sc
 
 @dataclass(frozen=True, slots=True)
 class SamplerNames(Collection[str]):
-    """The names of the searches or of the engines in ``SAMPLERS``, read when they are used.
+    """The names of the beam searches or of the engines in ``SAMPLERS``, read when they are used.
 
     A plug-in that is not imported counts as an engine.
     """
 
-    are_searches: bool  #: Whether the names are those of searches.
+    are_searches: bool  #: Whether the names are those of beam searches.
     first: Sequence[str] = ()  #: Names without a registration, before the others.
 
     @property
@@ -119,11 +119,11 @@ class SamplerNames(Collection[str]):
     def __contains__(self, name: object) -> bool:
         if name in self.first:
             return True
-        return name in SAMPLERS and SAMPLERS[str(name)].needs_scorer == self.are_searches
+        return name in SAMPLERS and SAMPLERS[str(name)].is_beam_search == self.are_searches
 
     def __iter__(self) -> Iterator[str]:
         yield from self.first
-        searches = {entry.name for entry in SAMPLERS.loaded_entries() if entry.needs_scorer}
+        searches = {entry.name for entry in SAMPLERS.loaded_entries() if entry.is_beam_search}
         yield from (name for name in SAMPLERS if (name in searches) == self.are_searches)
 
     def __len__(self) -> int:

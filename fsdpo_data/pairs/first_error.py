@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fsdpo_data.core.entities import MODEL_FAILURES, Solution
 from fsdpo_data.core.file_model import FileModel
-from fsdpo_data.core.options import Options
+from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.parquet_files import read_table_batches
 from fsdpo_data.core.sampling import ContinuationSettings
 from fsdpo_data.steps.first_error import NO_ERROR, find_first_below
@@ -20,11 +20,19 @@ from fsdpo_data.steps.first_error import NO_ERROR, find_first_below
 DROP_REASONS = ("incorrect", "truncated", "unscored", "no_error", "repeated", "over_limit")
 
 
-class StepPairSpec(Options):
+STEP_DPO_PANEL = "Style step-dpo"  #: Heading in ``--help`` of the options of these pairs.
+
+
+class ErrorRule(Options):
+    """Option that decides which steps are errors."""
+
+    threshold: Annotated[float, Field(gt=0, le=1), Option(panel=STEP_DPO_PANEL)] = 0.5
+    """Step reward below which a step is an error."""
+
+
+class StepPairSpec(ErrorRule):
     """Options that select the first errors for Step-DPO pairs."""
 
-    threshold: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Reward below which a step counts as an error."""
     max_pairs: Annotated[int | None, Field(ge=1)] = None
     """Maximum first errors per problem; the lowest rewards have priority. Each error gives one pair
     if a continuation corrects it. None sets no limit.

@@ -27,7 +27,12 @@ from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEn
 from fsdpo_data.dataset.summary import divide, join_counts
 from fsdpo_data.pairs.best_worst import PAIR_PANEL, PairRule, PairSpec, choose_pairs
 from fsdpo_data.pairs.checks import ImportedPairSettings
-from fsdpo_data.pairs.first_error import StepPairSettings, StepPairSpec
+from fsdpo_data.pairs.first_error import (
+    STEP_DPO_PANEL,
+    ErrorRule,
+    StepPairSettings,
+    StepPairSpec,
+)
 from fsdpo_data.pairs.statistics import (
     PairCounts,
     StepWeightStats,
@@ -43,8 +48,6 @@ from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_GAMMA, aggregate_expr
 
 #: Difference between the mean weights of the last step on both sides that is worth a warning.
 MAX_WEIGHT_DIFFERENCE = 0.1
-#: Heading in ``--help`` of the options that belong to one style.
-_STEP_DPO_PANEL = "Style step-dpo"
 
 
 @dataclass(frozen=True)
@@ -110,14 +113,10 @@ def pair_table(file: Path, spec: PairSpec) -> pa.Table:
     return join_pair_sides(file, choose_pairs(scan_rows("solutions", [file]), spec))
 
 
-class StepPairOptions(ContinuationOptions):
+class StepPairOptions(ErrorRule, ContinuationOptions):
     """Options of the style `step-dpo`, which continues the steps before an error."""
 
-    threshold: Annotated[float, Field(gt=0, le=1), Option(panel=_STEP_DPO_PANEL)] = (
-        StepPairSpec().threshold
-    )
-    """Step reward below which a step is an error."""
-    continuations: Annotated[int, Field(ge=1), Option(panel=_STEP_DPO_PANEL)] = 8
+    continuations: Annotated[int, Field(ge=1), Option(panel=STEP_DPO_PANEL)] = 8
     """Continuations of the prefix before an error."""
 
 

@@ -43,7 +43,7 @@ from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.problems.row_formats import RowReading
 from fsdpo_data.stages.pair import PairStage
-from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, sample_problems
+from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, build_shard
 from fsdpo_data.stages.score import ScoreStage
 from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, OUTCOME_LABELS, PAIR_AGGREGATE
 from fsdpo_data.steps.segment import SEGMENTERS, segmenter_name
@@ -270,15 +270,15 @@ def run_build(options: BuildOptions, progress: Progress) -> tuple[str | Path, Ma
 def run_build_shard(options: BuildOptions, shard: JobShard, progress: Progress) -> Path:
     """Sample one shard of the problems of :func:`run_build`; return its directory.
 
+    :func:`~fsdpo_data.stages.sample.build_shard` locks the directory.
+
     Raises:
         RunMismatchError: if the directory contains another run or another shard.
         FsdpoError: if a model, a file or an engine is missing, or options conflict.
     """
     job = _make_job(options)
     out = Path(options.out or f"{_default_out(job)}-{shard.index}-of-{shard.count}")
-    config = {**job.config, "shard": str(shard)}
-    with job.spec.open_run(out, config, resume=options.resume) as run:
-        sample_problems(run, job, shard.select(job.source.problems), progress)
+    build_shard(job, out, (), shard, resume=options.resume, progress=progress)
     return out
 
 
@@ -320,9 +320,9 @@ def _make_job(options: BuildOptions) -> BuildJob:
 
 
 class SolutionSearch(NamedTuple):
-    """A search, which finds the solutions of a build."""
+    """A beam search, which finds the solutions of a build."""
 
-    sampler: str  #: Name of the search in ``SAMPLERS``.
+    sampler: str  #: Name of the beam search in ``SAMPLERS``.
     reward_model: ResolvedRewardModel  #: Ranks partial solutions.
     spec: BeamSpec  #: Settings of the search.
 

@@ -201,19 +201,44 @@ def build(
 
 
 def build_shard(
-    job: BuildJob, out: Path, stages: Sequence[Stage], shard: JobShard, *, progress: Progress
+    job: BuildJob,
+    out: Path,
+    stages: Sequence[Stage],
+    shard: JobShard,
+    *,
+    resume: bool,
+    is_part: bool = False,
+    progress: Progress,
 ) -> None:
     """Sample the solutions of one shard of the problems, in the folders that :func:`build` uses.
 
+    It locks ``out``, as :func:`build` does.
+
+    Args:
+        job: The complete build.
+        out: The directory of the shard, or a folder in it.
+        stages: The stages of the complete build.
+        shard: The part of the problems.
+        resume: Whether ``out`` may contain the shard.
+        is_part: Whether ``out`` is a folder in the directory of the shard. The caller has locked
+            that directory with a config that names the shard. A merge copies the config of ``out``,
+            so it is that of the complete build.
+        progress: Receives the progress.
+
     Raises:
-        RunMismatchError: if ``out`` contains another run.
+        RunMismatchError: if ``out`` contains another run or another shard.
         StoreError: if the disk fails; the records on disk stay valid.
     """
+    config = job.config_with(stages)
+    if not is_part:
+        config["shard"] = str(shard)
     if stages:
-        with lock_run_directory(out, job.config_with(stages), resume=True):
-            build_shard(job, out / BUILD_FOLDER, (), shard, progress=progress)
+        with lock_run_directory(out, config, resume=resume):
+            build_shard(
+                job, out / BUILD_FOLDER, (), shard, resume=True, is_part=True, progress=progress
+            )
         return
-    with job.spec.open_run(out, job.config, resume=True) as run:
+    with job.spec.open_run(out, config, resume=resume) as run:
         sample_problems(run, job, shard.select(job.source.problems), progress)
 
 

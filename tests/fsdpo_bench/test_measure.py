@@ -25,7 +25,7 @@ from bench_runs import (
 )
 from fsdpo_bench.decoders.decoders import DECODERS, Candidates, Decoder
 from fsdpo_bench.metrics.decoder_choices import SubsetSpec
-from fsdpo_bench.metrics.measured_datasets import load_pools
+from fsdpo_bench.metrics.measured_datasets import load_pools, part_name
 from fsdpo_bench.metrics.reranking import select_by_fold
 from fsdpo_bench.metrics.result_records import Results, TaskResults
 from fsdpo_bench.metrics.reward_statistics import reward_quality
@@ -36,6 +36,8 @@ from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.entities import Solution
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.statistics import holm, mean_difference, wilson_interval
+from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef
 from fsdpo_data.problems.benchmark_places import BenchmarkPlace
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
@@ -252,6 +254,18 @@ def test_cost_is_of_k_samples_or_of_a_search(tmp_path: Path) -> None:
     rows = make_solutions(problem, "cc", n_tokens=[None, 3])
     unknown = measure_paths(write_dataset(tmp_path / "d", [problem], rows))
     assert unknown.cost["sc@2"].tokens is unknown.cost["first"].tokens is None
+
+
+def test_any_beam_search_is_a_part_with_the_name_of_its_decoder(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"gsm8k": 5})
+    manifest = read_manifest(run / "sbs@2,1")
+    sampled = manifest.get(SAMPLE_STAGE, SampleRecord)
+    assert sampled.options.search is not None
+    search = sampled.options.search.model_copy(update={"sampler": "narrow"})
+    options = sampled.options.model_copy(update={"search": search})
+    manifest.put(sampled.model_copy(update={"options": options}))
+    assert manifest.get(SAMPLE_STAGE, SampleRecord).options.search == search
+    assert part_name(manifest) == "sbs@2,1"
 
 
 # Places in benchmarks

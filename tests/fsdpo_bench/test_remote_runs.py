@@ -16,6 +16,7 @@ from fsdpo_bench.cli.app import main
 from made_runs import table_digests
 
 from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.dataset.remote import local_copy
 
 pytest.importorskip("torch")
 
@@ -71,6 +72,41 @@ def test_a_run_at_a_url_is_the_local_one(
     assert {key: file.getvalue() for key, file in store.items()} == stored_bytes
     call(capsys, "report", URL, "--out", str(tmp_path / "page"))
     assert (tmp_path / "page/report.html").is_file()
+
+
+def test_a_second_reader_keeps_the_files_of_the_first(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    store: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call(capsys, "run", *LINE, *DECODERS, "--out", URL)
+    shutil.rmtree(tmp_path / "cache")
+    copy = local_copy(URL)
+    tables = sorted(copy.rglob("*.parquet"))
+    assert len(tables) >= 4
+    files = {file: file.read_bytes() for file in copy.rglob("*") if file.is_file()}
+    downloaded: list[str] = []
+    file_system = type(fsspec.filesystem("memory"))
+    get_file = file_system.get_file
+
+    def download(self: Any, key: str, target: str, **options: Any) -> None:
+        get_file(self, key, target, **options)
+        downloaded.append(key.removeprefix("/bucket/runs/bench/"))
+        assert {file: file.read_bytes() for file in files} == files
+
+    monkeypatch.setattr(file_system, "get_file", download)
+    assert local_copy(URL) == copy
+    own_files = {file.name for file in copy.iterdir() if file.is_file()}
+    assert {"run.json", "results.json"} <= own_files
+    assert {*downloaded} == own_files | {"samples/manifest.json", "greedy/manifest.json"}
+    tables[0].write_bytes(b"damaged")
+    del files[tables[0]]
+    local_copy(URL)
+    assert (
+        tables[0].read_bytes()
+        == store[f"/bucket/runs/bench/{tables[0].relative_to(copy)}"].getvalue()
+    )
 
 
 def test_a_run_at_a_url_resumes(

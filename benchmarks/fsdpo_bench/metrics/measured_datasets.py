@@ -160,7 +160,7 @@ def part_name(manifest: Manifest) -> str:
     settings = manifest.get(SAMPLE_STAGE, SampleRecord).options
     search = settings.search
     if search is not None:
-        decoder = next(decoder for decoder in DECODERS.values() if decoder.origin == search.sampler)
+        decoder = next(decoder for decoder in DECODERS.values() if decoder.origin == "beam")
         return DecoderSetup(decoder, b1=search.beam.b1, b2=search.beam.b2).part
     if settings.sampling.n == 1 and settings.sampling_values["temperature"] in (0, UNKNOWN):
         return "greedy"

@@ -16,10 +16,7 @@ from fsdpo_data.cli.console import print_next_command
 from fsdpo_data.cli.options import DatasetOptions, command
 from fsdpo_data.cli.printing import print_summary
 from fsdpo_data.cli.stage_commands import create_dataset, print_inspect_command
-from fsdpo_data.core.command_line import (
-    command_parameters,
-    given_values,
-)
+from fsdpo_data.core.command_line import check_read_options, command_parameters
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress, progress
@@ -246,6 +243,8 @@ OUTPUTS = "outputs"
 FIELDS = "fields"
 _STEP_LABELS_PANEL = "Step labels"
 _FIELDS_PANEL = "Step labels in other fields"
+#: Options of all sources.
+_COMMON_OPTIONS = frozenset({"source", "file", "out", "template", "resume"})
 #: Options that change the solutions of step labels.
 _SOLUTION_OPTIONS = ("step_separator", "first_error_only")
 _FIELD_OPTIONS = (
@@ -382,30 +381,18 @@ class ImportOptions(ImportOutputsOptions):
 
     def _check_source_options(self) -> None:
         """Refuse options that the source does not use."""
-        label_options = ("source", "file", "out", "template", "resume", *_SOLUTION_OPTIONS)
-        allowed_options = {
-            FIELDS: (*label_options, *_FIELD_OPTIONS),
-            OUTPUTS: tuple(
-                name
-                for name in command_parameters(type(self))
-                if name in _SHARED_FIELD_OPTIONS
-                or name not in (*_FIELD_OPTIONS, *_SOLUTION_OPTIONS)
-            ),
-        }.get(self.source, label_options)
-        for name, value in given_values(self).items():
-            if name == "resume" and self.source != OUTPUTS and Path(self.out).suffix == ROWS_SUFFIX:
-                raise self.field_error(
-                    "resume", "rows in one file are imported at once. Remove the option."
-                )
-            if name in _SOLUTION_OPTIONS and self.source == OUTPUTS:
-                raise self.field_error(name, "this option needs step labels. Remove the option.")
-            if name not in allowed_options:
-                source = FIELDS if name in _FIELD_OPTIONS else OUTPUTS
-                raise InputError(
-                    f"this option needs `source={source}`. Remove the option.",
-                    field=f"{type(self).__name__}.{name}",
-                    value=value,
-                )
+        if self.resume and self.source != OUTPUTS and Path(self.out).suffix == ROWS_SUFFIX:
+            raise self.field_error(
+                "resume", "rows in one file are imported at once. Remove the option."
+            )
+        only_labels = {*_SOLUTION_OPTIONS, *_FIELD_OPTIONS}.difference(_SHARED_FIELD_OPTIONS)
+        outputs_options = command_parameters(type(self)).keys() - _COMMON_OPTIONS - only_labels
+        read_options = {
+            OUTPUTS: outputs_options,
+            FIELDS: (*_SOLUTION_OPTIONS, *_FIELD_OPTIONS),
+            **dict.fromkeys(step_label_formats(), _SOLUTION_OPTIONS),
+        }
+        check_read_options(self, "format", [self.source], read_options)
 
     def step_label_format(self) -> ExchangeFormat:
         """Return the format of the step labels, with the options that change the solutions."""

@@ -244,6 +244,36 @@ def test_damage_is_found_on_the_way_back(tmp_path: Path) -> None:
         api.open_dataset(url)
 
 
+def test_a_second_reader_of_a_shard_keeps_the_files_of_the_first(
+    capsys: pytest.CaptureFixture[str],
+    recording: Path,
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    url = f"{STORE}/shard"
+    run_command(capsys, *build_line(recording), "--shard", "1/2", "--out", url)
+    change_memory(f"{url}/failures.jsonl", b"")
+    shutil.rmtree(cache)
+    copy = local_copy(url)
+    files = local_files(copy)
+    assert files.keys() >= {"shard.json", "completions.jsonl", "failures.jsonl"}
+    file_system = type(fsspec.filesystem("memory"))
+    get_file = file_system.get_file
+
+    def download(self: Any, key: str, target: str, **options: Any) -> None:
+        Path(target).write_bytes(b"")  # an incomplete download
+        assert {path: (copy / path).read_bytes() for path in files} == files
+        get_file(self, key, target, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file_system, "get_file", download)
+        assert local_copy(url) == copy
+    # A shard that continues has other files.
+    change_memory(f"{url}/completions.jsonl", b"{}\n")
+    change_memory(f"{url}/failures.jsonl", None)
+    assert local_files(local_copy(url)) == stored_files(url)
+
+
 @pytest.mark.parametrize(
     "url",
     [

@@ -306,7 +306,7 @@ def test_responses_have_no_labelled_steps_to_convert(
     file.write_text(json.dumps({"question": "2+2?", "answer": "4", "response": "4"}) + "\n")
     command = ("import", str(file), "--from", "outputs", "--out", str(tmp_path / "out"))
     code, _, error = run(capsys, *command, *option)
-    assert code and "this option needs step labels" in error and option[0] in error
+    assert code and "the format outputs does not read this option" in error and option[0] in error
 
 
 def test_a_cut_keeps_the_ratings_of_the_steps_that_stay(tmp_path: Path) -> None:

@@ -185,9 +185,9 @@ def test_the_command_reads_named_fields(tmp_path: Path, capsys: pytest.CaptureFi
             "--from fields --question-field q --steps-field s --label-field l --right-label ok",
             "or none",
         ),
-        ("--from prm800k --label-field l", "this option needs --from fields"),
-        ("--from outputs --first-error-field e", "this option needs --from fields"),
-        ("--from prm800k --model-name x", "this option needs --from outputs"),
+        ("--from prm800k --label-field l", "the format prm800k does not read this option"),
+        ("--from outputs --first-error-field e", "or use one that reads it: fields."),
+        ("--from prm800k --model-name x", "or use one that reads it: outputs."),
         ("--from fields --question-field q --steps-field s --label-field l --scores x", "outputs"),
     ],
 )

@@ -11,15 +11,17 @@ import orjson
 import pytest
 from command_line import run
 from hashes import hashes
-from helpers import small_build
+from helpers import build_job, fixed_sampler, problem_set, small_build
 from random_model import save_random_model, save_random_prm
 from replayed_build import PROBLEMS, build_line, write_recording
 
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, RunMismatchError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
+from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.models.prompts import get_template
+from fsdpo_data.stages.sample import build, build_shard
 
 
 @pytest.fixture(scope="module")
@@ -188,6 +190,25 @@ def test_another_shard_cannot_resume_in_the_directory(
     assert code == 1 and "shard: '1/2' in the run, '2/2' now" in err
     code, _, err = run(capsys, *build_line(folder), *out)
     assert code == 1 and "shard: '1/2' in the run, None now" in err
+
+
+def test_only_the_directory_of_a_shard_names_the_shard(tmp_path: Path) -> None:
+    source = problem_set()
+    job = build_job(source, lambda: fixed_sampler(source))
+    first_shard = JobShard(1, 2)
+
+    def sample(out: Path, shard: JobShard, *, is_part: bool) -> None:
+        build_shard(job, out, (), shard, resume=True, is_part=is_part, progress=LineProgress())
+
+    sample(tmp_path / "shard", first_shard, is_part=False)
+    with pytest.raises(RunMismatchError, match="shard: '1/2' in the run, '2/2' now"):
+        sample(tmp_path / "shard", JobShard(2, 2), is_part=False)
+    sample(tmp_path / "part", first_shard, is_part=True)
+    completions = [(tmp_path / name / "completions.jsonl") for name in ("shard", "part")]
+    n_lines = [len(file.read_bytes().splitlines()) for file in completions]
+    assert n_lines == [len(first_shard.select(source.problems))] * 2
+    # The part is a run of the complete build, which samples the other problems there.
+    assert build(job, tmp_path / "part", resume=True, progress=LineProgress()).rows.problems == 3
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1/0", "1", "a/b", "-1/4", "1/4/4", "1.5/4", ""])

@@ -301,7 +301,7 @@ def test_shards_of_a_search_are_merged(
     assert merged.equals(solutions(tmp_path / "all").drop("step_rewards"))
 
 
-def test_a_plugin_registers_a_search(
+def test_a_plugin_registers_another_beam_search(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(SAMPLERS, "data", dict(SAMPLERS.data))
@@ -311,13 +311,15 @@ def test_a_plugin_registers_a_search(
         arguments.extend(models)
         return BeamSampler(*models)
 
-    SAMPLERS.register(SamplerEntry(name="narrow", loader=load, needs_scorer=True))
+    SAMPLERS.register(SamplerEntry(name="narrow", loader=load, is_beam_search=True))
     search = read_sample_settings(search_build(tmp_path, search="narrow")).search
     assert search is not None and search.sampler == "narrow"
     assert [type(item) for item in arguments[:2]] == [Writer, BatchJudge]
     assert arguments[2:] == ["newline@1", BEAM]
     _, _, err = run(capsys, "build", "--sampler", "none")
     assert "expected one of plain, beam, narrow" in " ".join(err.split())
+    _, _, err = run(capsys, "build", "--sampler", "narrow", "--prm", "P", "--b2", "3")
+    assert "a beam search with --b1 5 and --b2 3 returns at most 3" in " ".join(err.split())
 
 
 @pytest.mark.parametrize(
