@@ -3,10 +3,13 @@
 A shard contains only the expensive part, samples or rewards, and no dataset. Merging copies the
 files of all shards into one run directory and resumes the original command there. The command finds
 no missing samples, so it loads no model; it grades, counts and seals as usual.
+
+A merge can be repeated after a shard has been resumed because some of its items failed. The results
+that depend on the new samples or rewards are then written again.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -14,7 +17,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar, cast
 
 from fsdpo_data.core.command_line import command_parameters, make_options
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.failures import FAILURES_FILE
+from fsdpo_data.core.failures import FAILURES_FILE, read_failures
 from fsdpo_data.core.files import store_errors, write_text
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_json
@@ -33,7 +36,7 @@ from fsdpo_data.dataset.run_directory import (
     SHARD_FILE,
     lock_run_directory,
 )
-from fsdpo_data.dataset.stage import ShardedStage, StageOptions, copy_file
+from fsdpo_data.dataset.stage import ShardedStage, StageOptions, copy_file, discard_dataset
 from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
 from fsdpo_data.engines.options import FailureOptions, Workers
 from fsdpo_data.stages.pipeline import BuildOptions, run_build, run_build_shard
@@ -186,6 +189,7 @@ def copy_shards(
         )
     out = Path(options.out)
     with lock_run_directory(out, first_shard.config, resume=True):
+        _discard_resolved_failures([shard.path for shard in shards], out)
         for shard in shards:
             _copy_shard(shard.path, out)
     arguments = {name: first_shard.options[name] for name in first_shard.given_names}
@@ -325,21 +329,43 @@ def _check_shards(shards: Sequence[ShardInfo]) -> list[ShardInfo]:
     return sorted(shards, key=lambda shard: shard.job.index)
 
 
+def _discard_resolved_failures(shards: Sequence[Path], out: Path) -> None:
+    """Discard the files of an earlier merge if items that had failed then have succeeded.
+
+    A shard of step rewards contains finished files, which it has then written again.
+    """
+    failed_ids = {record["id"] for shard in shards for record in read_failures(shard)}
+    if any(record["id"] not in failed_ids for record in read_failures(out)):
+        discard_dataset(out)
+        with store_errors(out):
+            (out / FAILURES_FILE).unlink()  # last: a stopped merge discards again
+
+
 def _copy_shard(shard: Path, out: Path) -> None:
     """Copy the files of a shard into ``out``; JSON lines are appended to the existing ones."""
     for file in sorted(shard.rglob("*")):
         path = file.relative_to(shard)
-        if file.name in _LINE_KEYS:
-            _append_lines(file, out / path)
-            continue
+        target = out / path
+        datasets = [out / folder for folder in path.parents]  # of which the lines are a part
         is_nested_config = file.name == CONFIG_FILE and path.parent.name
-        is_result = file.suffix == ".parquet" or is_nested_config
-        if is_result and not (out / path).exists():
-            copy_file(file, out / path)
+        if file.name == COMPLETIONS_FILE:
+            _append_lines(file, target, datasets)
+        elif file.name == FAILURES_FILE:
+            # A sealed dataset has all failures of the shards that still hold.
+            if not any((dataset / MANIFEST_FILE).exists() for dataset in datasets):
+                _append_lines(file, target)
+        elif (file.suffix == ".parquet" or is_nested_config) and not target.exists():
+            copy_file(file, target)
 
 
-def _append_lines(source: Path, target: Path) -> None:
-    """Append the complete lines of a file that another file does not have yet."""
+def _append_lines(source: Path, target: Path, datasets: Sequence[Path] = ()) -> None:
+    """Append the complete lines of a file that another file does not have yet.
+
+    Args:
+        source: The file with the lines.
+        target: The file that receives the lines; it is created if it is missing.
+        datasets: Datasets that depend on the lines. They are discarded before lines are appended.
+    """
     key = itemgetter(_LINE_KEYS[source.name])
     with store_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -350,6 +376,14 @@ def _append_lines(source: Path, target: Path) -> None:
             if line.key is not None and line.key not in log.line_spans:
                 batch.setdefault(line.key, text)
             if len(batch) == LINES_PER_WRITE:
-                log.append(batch)
+                _append_batch(log, batch, datasets)
                 batch = {}
-        log.append(batch)
+        if batch:
+            _append_batch(log, batch, datasets)
+
+
+def _append_batch(log: JsonlLog, batch: Mapping[str, bytes], datasets: Sequence[Path]) -> None:
+    """Discard the datasets that depend on new lines, and append the lines."""
+    for dataset in datasets:
+        discard_dataset(dataset)
+    log.append(batch)
