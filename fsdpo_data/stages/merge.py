@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from fsdpo_data.core.command_line import command_parameters, make_options
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.failures import FAILURES_FILE, read_failures
+from fsdpo_data.core.failures import FAILURES_FILE, count_failures, read_failures
 from fsdpo_data.core.files import store_errors, write_text
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_json
@@ -33,6 +33,7 @@ from fsdpo_data.dataset.run_directory import (
     COMPLETIONS_FILE,
     CONFIG_FILE,
     MANIFEST_FILE,
+    RUN_FILE,
     SHARD_FILE,
     lock_run_directory,
 )
@@ -79,18 +80,32 @@ class ShardInfo:
     path: Path  #: Directory of the shard.
     location: str | Path  #: The directory or the URL that the user named.
     job: JobShard  #: Index of the shard, and the number of shards.
-    command: str  #: The command that wrote the shard.
+    program: str  #: The program that wrote the shard.
+    command: str  #: The command of the program.
     options: dict[str, Any]  #: Options of the command, without ``_PER_JOB_OPTIONS``.
     given_names: list[str]  #: Names of the options that were stated.
     config: dict[str, Any]  #: Config of the complete run.
 
 
-def run_shard(options: ShardedOptions, progress: Progress) -> str | Path:
-    """Do the part of a command's work that the option ``shard`` names.
+class ShardedProgram(NamedTuple):
+    """A program with commands that work in shards."""
 
-    Returns:
-        The directory or the URL of the shard.
-    """
+    name: str  #: Name of the program, such as ``fsdpo-data``.
+    #: Returns the options class of a command; KeyError for other commands.
+    options_class: Callable[[str], type[Options]]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedShard:
+    """The result of the command that wrote a shard."""
+
+    job: JobShard  #: Index of the shard, and the number of shards.
+    location: str | Path  #: The directory or the URL of the shard.
+    failed: dict[str, int]  #: Number of failed items, by the path of their file in the shard.
+
+
+def run_shard(options: ShardedOptions, progress: Progress) -> FinishedShard:
+    """Do the part of a command's work that the option ``shard`` names."""
     job = JobShard.parse(str(getattr(options, "shard", None)))
     with local_paths(options, progress) as local_options:
         if isinstance(local_options, BuildOptions):
@@ -105,11 +120,13 @@ def run_shard(options: ShardedOptions, progress: Progress) -> str | Path:
             sharded_stage = cast(ShardedStage, stage)
             derive_shard(source, out, sharded_stage, job, resume=options.resume, progress=progress)
         # The merge may run on another machine, so the description keeps the URLs of the options.
-        write_shard_file(command, options, job, out)
-    return options.out or out
+        write_shard_file(_PROGRAM.name, command, options, job, out)
+        return FinishedShard(job, options.out or out, count_failures(out))
 
 
-def write_shard_file(command: str, options: Options, job: JobShard, out: Path) -> None:
+def write_shard_file(
+    program: str, command: str, options: Options, job: JobShard, out: Path
+) -> None:
     """Describe a finished shard in its directory, for the merge."""
     shared_parameters = [
         parameter
@@ -118,6 +135,7 @@ def write_shard_file(command: str, options: Options, job: JobShard, out: Path) -
     ]
     entry = {
         "shard": str(job),
+        "program": program,
         "command": command,
         "options": {parameter.name: parameter.value_in(options) for parameter in shared_parameters},
         "given": [
@@ -143,7 +161,7 @@ def merge_shards(options: MergeOptions, progress: Progress) -> tuple[str | Path,
     """
     options = options.replace(shards=expand_folders(options.shards))
     with local_paths(options, progress) as local_options:
-        shards = read_shards(local_options, options.shards, _options_class)
+        shards = read_shards(local_options, options.shards, _PROGRAM)
         manifest = _finish_command(shards, local_options, progress)
     return options.out, manifest
 
@@ -213,37 +231,36 @@ def _options_class(command: str) -> type[ShardedOptions]:
     return entry.options_class
 
 
+_PROGRAM = ShardedProgram("fsdpo-data", _options_class)
+
+
 def read_shards(
-    options: MergeOptions,
-    locations: Sequence[str | Path],
-    options_class: Callable[[str], type[Options]],
+    options: MergeOptions, locations: Sequence[str | Path], program: ShardedProgram
 ) -> list[ShardInfo]:
     """Read the descriptions of all shards of a command, in their order.
 
     Args:
         options: The options of the merge, with local paths.
         locations: The directories or URLs that the user named.
-        options_class: Returns the options class of a command; KeyError for other commands.
+        program: The program that merges.
 
     Raises:
         InputError: if a shard is missing, unfinished, repeated, or belongs to another run.
     """
     shards = [
-        _read_shard(Path(path), location, options_class)
+        _read_shard(Path(path), location, program)
         for path, location in zip(options.shards, locations, strict=True)
     ]
     return _check_shards(shards)
 
 
-def _read_shard(
-    path: Path, location: str | Path, options_class: Callable[[str], type[Options]]
-) -> ShardInfo:
+def _read_shard(path: Path, location: str | Path, program: ShardedProgram) -> ShardInfo:
     """Read the description of a finished shard; InputError if there is none.
 
     Args:
         path: Directory of the shard.
         location: The directory or the URL that the user named.
-        options_class: Returns the options class of a command; KeyError for other commands.
+        program: The program that merges.
     """
     shard = None
     try:
@@ -258,6 +275,7 @@ def _read_shard(
                 path=path,
                 location=location,
                 job=job,
+                program=entry["program"],
                 command=entry["command"],
                 options=entry["options"],
                 given_names=entry["given"],
@@ -266,8 +284,14 @@ def _read_shard(
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     if shard is not None:
-        _check_command(shard.command, location, options_class)
+        _check_program(shard, program)
         return shard
+    if (path / RUN_FILE).is_file():
+        raise _shard_error(
+            location,
+            "this directory is a complete run, and `merge` joins only the shards of one run, which "
+            "`shard=i/N` writes. `fsdpo-bench report` takes several runs.",
+        )
     if (path / MANIFEST_FILE).is_file():
         raise _shard_error(
             location,
@@ -284,17 +308,20 @@ def _read_shard(
     )
 
 
-def _check_command(
-    command: str, location: str | Path, options_class: Callable[[str], type[Options]]
-) -> None:
-    """Raise an InputError if this program has no command that writes such shards."""
+def _check_program(shard: ShardInfo, program: ShardedProgram) -> None:
+    """Raise an InputError if a program has no command that writes such shards."""
+    if shard.program != program.name:
+        raise _shard_error(
+            shard.location,
+            f"`{shard.program} {shard.command}` wrote this shard. Use `{shard.program} merge`.",
+        )
     try:
-        options_class(command)
+        program.options_class(shard.command)
     except KeyError:
         raise _shard_error(
-            location,
-            f"the command {command} of another program wrote this shard. Use the command merge of "
-            "that program.",
+            shard.location,
+            f"the command {shard.command} wrote this shard, and {program.name} does not know it. "
+            "Load its plug-in.",
         ) from None
 
 
@@ -308,15 +335,17 @@ def _check_shards(shards: Sequence[ShardInfo]) -> list[ShardInfo]:
     first_shard = shards[0]
     count = first_shard.job.count
     for shard in shards:
-        if (
-            shard.command != first_shard.command
-            or shard.config != first_shard.config
-            or shard.job.count != count
-        ):
+        if shard.command != first_shard.command or shard.config != first_shard.config:
             raise _shard_error(
                 shard.location,
                 f"the shard is not of the same run as {first_shard.location}: they were "
                 "started with other options.",
+            )
+        if shard.job.count != count:
+            raise _shard_error(
+                shard.location,
+                f"this is shard {shard.job}, and {first_shard.location} is shard "
+                f"{first_shard.job}; expected shards with the same N.",
             )
     indices = [shard.job.index for shard in shards]
     missing = [str(index) for index in range(1, count + 1) if index not in indices]
