@@ -512,8 +512,8 @@ def _refuse_shard(options: BuildOptions | StageOptions) -> None:
     """Refuse options for one shard, which do not give a dataset."""
     if shard := getattr(options, "shard", None):
         raise InputError(
-            "a shard is not a dataset. Use `fsdpo_data.stages.merge.run_shard` for one shard, and "
-            "`merge` in that module for a dataset of all shards.",
+            "a shard is not a dataset. Use the command line for shards, and `fsdpo-data merge` for "
+            "the dataset of all shards.",
             field="shard",
             value=shard,
         )

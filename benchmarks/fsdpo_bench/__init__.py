@@ -41,10 +41,11 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
     if options.shard is not None:
         raise options.field_error(
             "shard",
-            "a shard has no results. Use `fsdpo_bench.run_shards` for one shard, and to merge all.",
+            "a shard has no results. Use the command line for shards, and `fsdpo-bench merge` for "
+            "the results of all shards.",
         )
     with local_paths(options) as local_options:
-        folder = run_benchmarks(local_options, warn)
+        folder = run_benchmarks(local_options, warn, location=options.out)
         [report] = make_reports(
             [folder], MeasureSpec(), budget_bytes=DEFAULT_BUDGET_BYTES, warn=warn
         )

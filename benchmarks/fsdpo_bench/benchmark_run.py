@@ -92,10 +92,21 @@ class BenchmarkRun:
         return Path("runs") / f"bench-{first_part.job.model_folder}-{digest(self.config)[:8]}"
 
 
-def run_benchmarks(options: RunOptions, warn: Warn = _ignore_warning) -> Path:
+def run_benchmarks(
+    options: RunOptions,
+    warn: Warn = _ignore_warning,
+    *,
+    location: str | Path | None = None,
+    is_merge: bool = False,
+) -> Path:
     """Solve benchmarks, and return the folder of the run.
 
-    The option ``out`` is a local directory (:func:`~fsdpo_data.dataset.remote.local_paths`).
+    Args:
+        options: The options. ``out`` is a local directory
+            (:func:`~fsdpo_data.dataset.remote.local_paths`).
+        warn: Called with each warning.
+        location: The output that the user named, which may be a URL; None for the folder.
+        is_merge: Whether the folder has the solutions of merged shards.
 
     Raises:
         InputError: if an option cannot be used.
@@ -107,7 +118,9 @@ def run_benchmarks(options: RunOptions, warn: Warn = _ignore_warning) -> Path:
     out = Path(options.out or run.default_out)
     with progress() as progress_bar:
         execute_run(run, out, resume=options.resume, progress=progress_bar)
-    for warning in describe_failures(out, run.record.parts):
+    for warning in describe_failures(
+        out, run.record.parts, location=location or out, is_merge=is_merge
+    ):
         warn(warning)
     return out
 
@@ -382,8 +395,17 @@ def _judge_part(
         run_stages(source, out, [stage], progress)
 
 
-def describe_failures(out: Path, parts: Sequence[str]) -> list[str]:
-    """Return a sentence on the failed problems and solutions of each part of a run."""
+def describe_failures(
+    out: Path, parts: Sequence[str], *, location: str | Path, is_merge: bool = False
+) -> list[str]:
+    """Return a sentence on the failed problems and solutions of each part of a run.
+
+    Args:
+        out: The folder of the run.
+        parts: Names of the datasets of the run.
+        location: The folder or the URL of the run, for readers.
+        is_merge: Whether the solutions are of merged shards.
+    """
     warnings = []
     for name in parts:
         manifest = read_manifest(out / name)
@@ -394,7 +416,19 @@ def describe_failures(out: Path, parts: Sequence[str]) -> list[str]:
         for stage, n_failed in manifest.failed.items():
             warnings.append(
                 f"{name}: {n_failed:,} of {totals[stage]} failed and do not count; the files "
-                f"{FAILURES_FILE} in {out} have the reasons, and the same command with --resume "
-                "tries them again"
+                f"{FAILURES_FILE} in {location} have the reasons. "
+                + _describe_retry(stage, location, is_merge=is_merge)
             )
     return warnings
+
+
+def _describe_retry(stage: str, location: str | Path, *, is_merge: bool) -> str:
+    """Return the command that tries the failed items of a stage again, as a sentence."""
+    if not is_merge:
+        return "The same command with --resume tries them again"
+    if stage == SAMPLE_STAGE:
+        return "To try them again, resume the shards with --resume, and repeat the merge"
+    return (
+        "To try them again, repeat the command of a shard without --shard, with "
+        f"--out {location} --resume"
+    )

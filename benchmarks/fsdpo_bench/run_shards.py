@@ -11,22 +11,27 @@ from pathlib import Path
 
 from fsdpo_bench.benchmark_run import Warn, prepare_run
 from fsdpo_bench.run_options import RunOptions
+from fsdpo_data.core.failures import count_failures
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.progress import progress
 from fsdpo_data.dataset.remote import expand_folders, local_paths
 from fsdpo_data.dataset.run_directory import lock_run_directory
-from fsdpo_data.stages.merge import MergeOptions, copy_shards, read_shards, write_shard_file
+from fsdpo_data.stages.merge import (
+    FinishedShard,
+    MergeOptions,
+    ShardedProgram,
+    copy_shards,
+    read_shards,
+    write_shard_file,
+)
 from fsdpo_data.stages.sample import build_shard
 
-#: The command of ``fsdpo-bench`` that writes shards, with its options.
-_COMMANDS = {"run": RunOptions}
+_COMMAND = "run"  #: The command of ``fsdpo-bench`` that writes shards.
+_PROGRAM = ShardedProgram("fsdpo-bench", {_COMMAND: RunOptions}.__getitem__)
 
 
-def run_shard(options: RunOptions, warn: Warn) -> str | Path:
+def run_shard(options: RunOptions, warn: Warn) -> FinishedShard:
     """Sample the solutions of the shard that the option ``shard`` names.
-
-    Returns:
-        The directory or the URL of the shard.
 
     Raises:
         InputError: if an option cannot be used.
@@ -55,8 +60,8 @@ def run_shard(options: RunOptions, warn: Warn) -> str | Path:
                     )
             finally:
                 run.close_engines()
-        write_shard_file("run", options, shard, out)
-    return options.out or out
+        write_shard_file(_PROGRAM.name, _COMMAND, options, shard, out)
+        return FinishedShard(shard, options.out or out, count_failures(out))
 
 
 @contextlib.contextmanager
@@ -72,5 +77,5 @@ def merged_shards(options: MergeOptions) -> Iterator[RunOptions]:
     """
     options = options.replace(shards=expand_folders(options.shards))
     with local_paths(options) as local_options:
-        shards = read_shards(local_options, options.shards, _COMMANDS.__getitem__)
+        shards = read_shards(local_options, options.shards, _PROGRAM)
         yield copy_shards(shards, local_options, RunOptions)

@@ -12,14 +12,13 @@ from fsdpo_data import api
 from fsdpo_data.cli.console import print_next_command
 from fsdpo_data.cli.options import command
 from fsdpo_data.cli.printing import print_summary
-from fsdpo_data.core.failures import FAILURES_FILE, read_failures
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.progress import Progress, progress
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.remote import local_copy, local_paths
+from fsdpo_data.dataset.remote import local_paths
 from fsdpo_data.dataset.stage import StageOptions
 from fsdpo_data.dataset.stage_registry import NEW_DATASET, STAGES, StageEntry
-from fsdpo_data.stages.merge import ShardedOptions, run_shard
+from fsdpo_data.stages.merge import FinishedShard, ShardedOptions, run_shard
 
 CREATE_PANEL = "Create"  #: Heading of the commands that create datasets.
 
@@ -102,13 +101,26 @@ def _plugins_in(arguments: Sequence[str]) -> list[str]:
 def run_shard_command(options: ShardedOptions) -> None:
     """Do the work of one shard, and print the command that merges the shards."""
     with progress() as progress_bar:
-        out = run_shard(options, progress_bar)
-    typer.echo(f"{out} contains shard {getattr(options, 'shard', None)}")
-    for file in sorted(local_copy(out).rglob(FAILURES_FILE)):
-        n_failed = sum(1 for _ in read_failures(file.parent))
-        typer.echo(f"{n_failed:,} failed items, with reasons in {file}; --resume tries them again")
-    name = shlex.quote(str(out))
-    typer.echo(f"next, when all shards are finished: fsdpo-data merge {name} … --out NEW")
+        shard = run_shard(options, progress_bar)
+    print_shard("fsdpo-data", shard)
+
+
+def print_shard(program: str, shard: FinishedShard) -> None:
+    """Print what a shard contains, and the command that merges the shards.
+
+    Args:
+        program: The program that wrote the shard.
+        shard: The shard.
+    """
+    location = str(shard.location)
+    typer.echo(f"{location} contains shard {shard.job}")
+    for path, n_failed in shard.failed.items():
+        typer.echo(
+            f"{n_failed:,} failed items, with reasons in {location.rstrip('/')}/{path}; --resume "
+            "tries them again"
+        )
+    name = shlex.quote(location)
+    typer.echo(f"next, when all shards are finished: {program} merge {name} … --out NEW")
 
 
 def create_dataset(create: Callable[[Progress], tuple[str | Path, Manifest]]) -> api.Dataset:

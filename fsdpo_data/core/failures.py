@@ -166,6 +166,21 @@ class FailureLog:
         self._has_changed = False
 
 
+def count_failures(root: Path) -> dict[str, int]:
+    """Return the number of failed items in each file of a directory and its folders.
+
+    Returns:
+        The numbers by the path of the file, relative to ``root``.
+
+    Raises:
+        InputError: if a line of a file is damaged.
+    """
+    return {
+        file.relative_to(root).as_posix(): sum(1 for _ in read_failures(file.parent))
+        for file in sorted(root.rglob(FAILURES_FILE))
+    }
+
+
 def read_failures(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the failed items of a run, each with its ``id`` and its ``reason``.
 

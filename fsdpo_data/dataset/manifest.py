@@ -24,7 +24,7 @@ from fsdpo_data.core.options import FROM_FILE
 from fsdpo_data.core.plugins import PluginRef, loaded_plugins
 from fsdpo_data.core.row_files import suggest_entries, summarize_list
 from fsdpo_data.core.statistics import Mean
-from fsdpo_data.dataset.run_directory import CONFIG_FILE, MANIFEST_FILE
+from fsdpo_data.dataset.run_directory import CONFIG_FILE, MANIFEST_FILE, SHARD_FILE
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE
@@ -360,7 +360,12 @@ def _parse_manifest(root: Path, model_class: type[ModelT]) -> ModelT:
             f"{root} holds no dataset ({MANIFEST_FILE} is missing). Expected a directory that "
             "`fsdpo-data build` or another stage has written to the end."
         )
-        if (root / CONFIG_FILE).exists():
+        if (root / SHARD_FILE).exists():
+            message = (
+                f"{root} is a shard, and no dataset. Join it with the other shards of its command: "
+                "with `fsdpo-bench merge` for a benchmark run, else with `fsdpo-data merge`."
+            )
+        elif (root / CONFIG_FILE).exists():
             message += " A run that was stopped is finished by the same command with `resume=True`."
         raise SchemaError(message) from None
     except OSError as error:

@@ -196,7 +196,8 @@ def _local_output(url: str, *, resume: bool, progress: Progress) -> Iterator[Pat
     with lock_directory(working_folder, f"writing to {folder.url}"):
         out = working_folder / folder.name
         _check_target(folder, out, resume=resume, progress=progress)
-        yield out
+        with _mismatch_with_url(folder, out):
+            yield out
         parent_url = folder.url.removesuffix(f"/{folder.name}")
         directories = [file for file in working_folder.iterdir() if file.is_dir()]
         for directory in sorted(directories, key=lambda directory: directory == out):
@@ -207,6 +208,21 @@ def _local_output(url: str, *, resume: bool, progress: Progress) -> Iterator[Pat
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.rmtree(copy, ignore_errors=True)
                 directory.rename(copy)
+
+
+@contextlib.contextmanager
+def _mismatch_with_url(folder: RemoteFolder, out: Path) -> Iterator[None]:
+    """Name the URL of an output in place of its local directory, if it contains another run.
+
+    Other errors name the local directory, which keeps the files of a command that fails.
+    """
+    try:
+        yield
+    except RunMismatchError as error:
+        name = folder.url
+        if not set(LAST_FILES) & set(folder.list_files()):
+            name += f" (not uploaded yet, in {out})"
+        raise error.with_text(str(out), name) from None
 
 
 def _check_target(folder: RemoteFolder, out: Path, *, resume: bool, progress: Progress) -> None:

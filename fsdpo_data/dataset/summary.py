@@ -160,7 +160,7 @@ def dataset_warnings(manifest: Manifest) -> list[str]:
         warnings.append(
             f"the engine refused some items ({describe_failures(manifest.failed)}); "
             "failures.jsonl of the run has the reasons, and the same command with `resume=True` "
-            "tries them again"
+            "tries them again; after a merge, resume the shards and merge again"
         )
     if statistics.truncated > manifest.rows.solutions / 5:
         warnings.append("over a fifth of the solutions reached the token limit")

@@ -3,18 +3,21 @@
 A shard contains only the expensive part, samples or rewards, and no dataset. Merging copies the
 files of all shards into one run directory and resumes the original command there. The command finds
 no missing samples, so it loads no model; it grades, counts and seals as usual.
+
+A merge can be repeated after a shard has been resumed because some of its items failed. The results
+that depend on the new samples or rewards are then written again.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from fsdpo_data.core.command_line import command_parameters, make_options
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.failures import FAILURES_FILE
+from fsdpo_data.core.failures import FAILURES_FILE, count_failures, read_failures
 from fsdpo_data.core.files import store_errors, write_text
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_json
@@ -30,10 +33,11 @@ from fsdpo_data.dataset.run_directory import (
     COMPLETIONS_FILE,
     CONFIG_FILE,
     MANIFEST_FILE,
+    RUN_FILE,
     SHARD_FILE,
     lock_run_directory,
 )
-from fsdpo_data.dataset.stage import ShardedStage, StageOptions, copy_file
+from fsdpo_data.dataset.stage import ShardedStage, StageOptions, copy_file, discard_dataset
 from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
 from fsdpo_data.engines.options import FailureOptions, Workers
 from fsdpo_data.stages.pipeline import BuildOptions, run_build, run_build_shard
@@ -76,18 +80,32 @@ class ShardInfo:
     path: Path  #: Directory of the shard.
     location: str | Path  #: The directory or the URL that the user named.
     job: JobShard  #: Index of the shard, and the number of shards.
-    command: str  #: The command that wrote the shard.
+    program: str  #: The program that wrote the shard.
+    command: str  #: The command of the program.
     options: dict[str, Any]  #: Options of the command, without ``_PER_JOB_OPTIONS``.
     given_names: list[str]  #: Names of the options that were stated.
     config: dict[str, Any]  #: Config of the complete run.
 
 
-def run_shard(options: ShardedOptions, progress: Progress) -> str | Path:
-    """Do the part of a command's work that the option ``shard`` names.
+class ShardedProgram(NamedTuple):
+    """A program with commands that work in shards."""
 
-    Returns:
-        The directory or the URL of the shard.
-    """
+    name: str  #: Name of the program, such as ``fsdpo-data``.
+    #: Returns the options class of a command; KeyError for other commands.
+    options_class: Callable[[str], type[Options]]
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedShard:
+    """The result of the command that wrote a shard."""
+
+    job: JobShard  #: Index of the shard, and the number of shards.
+    location: str | Path  #: The directory or the URL of the shard.
+    failed: dict[str, int]  #: Number of failed items, by the path of their file in the shard.
+
+
+def run_shard(options: ShardedOptions, progress: Progress) -> FinishedShard:
+    """Do the part of a command's work that the option ``shard`` names."""
     job = JobShard.parse(str(getattr(options, "shard", None)))
     with local_paths(options, progress) as local_options:
         if isinstance(local_options, BuildOptions):
@@ -102,11 +120,13 @@ def run_shard(options: ShardedOptions, progress: Progress) -> str | Path:
             sharded_stage = cast(ShardedStage, stage)
             derive_shard(source, out, sharded_stage, job, resume=options.resume, progress=progress)
         # The merge may run on another machine, so the description keeps the URLs of the options.
-        write_shard_file(command, options, job, out)
-    return options.out or out
+        write_shard_file(_PROGRAM.name, command, options, job, out)
+        return FinishedShard(job, options.out or out, count_failures(out))
 
 
-def write_shard_file(command: str, options: Options, job: JobShard, out: Path) -> None:
+def write_shard_file(
+    program: str, command: str, options: Options, job: JobShard, out: Path
+) -> None:
     """Describe a finished shard in its directory, for the merge."""
     shared_parameters = [
         parameter
@@ -115,6 +135,7 @@ def write_shard_file(command: str, options: Options, job: JobShard, out: Path) -
     ]
     entry = {
         "shard": str(job),
+        "program": program,
         "command": command,
         "options": {parameter.name: parameter.value_in(options) for parameter in shared_parameters},
         "given": [
@@ -140,7 +161,7 @@ def merge_shards(options: MergeOptions, progress: Progress) -> tuple[str | Path,
     """
     options = options.replace(shards=expand_folders(options.shards))
     with local_paths(options, progress) as local_options:
-        shards = read_shards(local_options, options.shards, _options_class)
+        shards = read_shards(local_options, options.shards, _PROGRAM)
         manifest = _finish_command(shards, local_options, progress)
     return options.out, manifest
 
@@ -186,6 +207,7 @@ def copy_shards(
         )
     out = Path(options.out)
     with lock_run_directory(out, first_shard.config, resume=True):
+        _discard_resolved_failures([shard.path for shard in shards], out)
         for shard in shards:
             _copy_shard(shard.path, out)
     arguments = {name: first_shard.options[name] for name in first_shard.given_names}
@@ -209,37 +231,36 @@ def _options_class(command: str) -> type[ShardedOptions]:
     return entry.options_class
 
 
+_PROGRAM = ShardedProgram("fsdpo-data", _options_class)
+
+
 def read_shards(
-    options: MergeOptions,
-    locations: Sequence[str | Path],
-    options_class: Callable[[str], type[Options]],
+    options: MergeOptions, locations: Sequence[str | Path], program: ShardedProgram
 ) -> list[ShardInfo]:
     """Read the descriptions of all shards of a command, in their order.
 
     Args:
         options: The options of the merge, with local paths.
         locations: The directories or URLs that the user named.
-        options_class: Returns the options class of a command; KeyError for other commands.
+        program: The program that merges.
 
     Raises:
         InputError: if a shard is missing, unfinished, repeated, or belongs to another run.
     """
     shards = [
-        _read_shard(Path(path), location, options_class)
+        _read_shard(Path(path), location, program)
         for path, location in zip(options.shards, locations, strict=True)
     ]
     return _check_shards(shards)
 
 
-def _read_shard(
-    path: Path, location: str | Path, options_class: Callable[[str], type[Options]]
-) -> ShardInfo:
+def _read_shard(path: Path, location: str | Path, program: ShardedProgram) -> ShardInfo:
     """Read the description of a finished shard; InputError if there is none.
 
     Args:
         path: Directory of the shard.
         location: The directory or the URL that the user named.
-        options_class: Returns the options class of a command; KeyError for other commands.
+        program: The program that merges.
     """
     shard = None
     try:
@@ -254,6 +275,7 @@ def _read_shard(
                 path=path,
                 location=location,
                 job=job,
+                program=entry["program"],
                 command=entry["command"],
                 options=entry["options"],
                 given_names=entry["given"],
@@ -262,8 +284,14 @@ def _read_shard(
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass
     if shard is not None:
-        _check_command(shard.command, location, options_class)
+        _check_program(shard, program)
         return shard
+    if (path / RUN_FILE).is_file():
+        raise _shard_error(
+            location,
+            "this directory is a complete run, and `merge` joins only the shards of one run, which "
+            "`shard=i/N` writes. `fsdpo-bench report` takes several runs.",
+        )
     if (path / MANIFEST_FILE).is_file():
         raise _shard_error(
             location,
@@ -280,17 +308,20 @@ def _read_shard(
     )
 
 
-def _check_command(
-    command: str, location: str | Path, options_class: Callable[[str], type[Options]]
-) -> None:
-    """Raise an InputError if this program has no command that writes such shards."""
+def _check_program(shard: ShardInfo, program: ShardedProgram) -> None:
+    """Raise an InputError if a program has no command that writes such shards."""
+    if shard.program != program.name:
+        raise _shard_error(
+            shard.location,
+            f"`{shard.program} {shard.command}` wrote this shard. Use `{shard.program} merge`.",
+        )
     try:
-        options_class(command)
+        program.options_class(shard.command)
     except KeyError:
         raise _shard_error(
-            location,
-            f"the command {command} of another program wrote this shard. Use the command merge of "
-            "that program.",
+            shard.location,
+            f"the command {shard.command} wrote this shard, and {program.name} does not know it. "
+            "Load its plug-in.",
         ) from None
 
 
@@ -304,15 +335,17 @@ def _check_shards(shards: Sequence[ShardInfo]) -> list[ShardInfo]:
     first_shard = shards[0]
     count = first_shard.job.count
     for shard in shards:
-        if (
-            shard.command != first_shard.command
-            or shard.config != first_shard.config
-            or shard.job.count != count
-        ):
+        if shard.command != first_shard.command or shard.config != first_shard.config:
             raise _shard_error(
                 shard.location,
                 f"the shard is not of the same run as {first_shard.location}: they were "
                 "started with other options.",
+            )
+        if shard.job.count != count:
+            raise _shard_error(
+                shard.location,
+                f"this is shard {shard.job}, and {first_shard.location} is shard "
+                f"{first_shard.job}; expected shards with the same N.",
             )
     indices = [shard.job.index for shard in shards]
     missing = [str(index) for index in range(1, count + 1) if index not in indices]
@@ -325,21 +358,43 @@ def _check_shards(shards: Sequence[ShardInfo]) -> list[ShardInfo]:
     return sorted(shards, key=lambda shard: shard.job.index)
 
 
+def _discard_resolved_failures(shards: Sequence[Path], out: Path) -> None:
+    """Discard the files of an earlier merge if items that had failed then have succeeded.
+
+    A shard of step rewards contains finished files, which it has then written again.
+    """
+    failed_ids = {record["id"] for shard in shards for record in read_failures(shard)}
+    if any(record["id"] not in failed_ids for record in read_failures(out)):
+        discard_dataset(out)
+        with store_errors(out):
+            (out / FAILURES_FILE).unlink()  # last: a stopped merge discards again
+
+
 def _copy_shard(shard: Path, out: Path) -> None:
     """Copy the files of a shard into ``out``; JSON lines are appended to the existing ones."""
     for file in sorted(shard.rglob("*")):
         path = file.relative_to(shard)
-        if file.name in _LINE_KEYS:
-            _append_lines(file, out / path)
-            continue
+        target = out / path
+        datasets = [out / folder for folder in path.parents]  # of which the lines are a part
         is_nested_config = file.name == CONFIG_FILE and path.parent.name
-        is_result = file.suffix == ".parquet" or is_nested_config
-        if is_result and not (out / path).exists():
-            copy_file(file, out / path)
+        if file.name == COMPLETIONS_FILE:
+            _append_lines(file, target, datasets)
+        elif file.name == FAILURES_FILE:
+            # A sealed dataset has all failures of the shards that still hold.
+            if not any((dataset / MANIFEST_FILE).exists() for dataset in datasets):
+                _append_lines(file, target)
+        elif (file.suffix == ".parquet" or is_nested_config) and not target.exists():
+            copy_file(file, target)
 
 
-def _append_lines(source: Path, target: Path) -> None:
-    """Append the complete lines of a file that another file does not have yet."""
+def _append_lines(source: Path, target: Path, datasets: Sequence[Path] = ()) -> None:
+    """Append the complete lines of a file that another file does not have yet.
+
+    Args:
+        source: The file with the lines.
+        target: The file that receives the lines; it is created if it is missing.
+        datasets: Datasets that depend on the lines. They are discarded before lines are appended.
+    """
     key = itemgetter(_LINE_KEYS[source.name])
     with store_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -350,6 +405,14 @@ def _append_lines(source: Path, target: Path) -> None:
             if line.key is not None and line.key not in log.line_spans:
                 batch.setdefault(line.key, text)
             if len(batch) == LINES_PER_WRITE:
-                log.append(batch)
+                _append_batch(log, batch, datasets)
                 batch = {}
-        log.append(batch)
+        if batch:
+            _append_batch(log, batch, datasets)
+
+
+def _append_batch(log: JsonlLog, batch: Mapping[str, bytes], datasets: Sequence[Path]) -> None:
+    """Discard the datasets that depend on new lines, and append the lines."""
+    for dataset in datasets:
+        discard_dataset(dataset)
+    log.append(batch)

@@ -108,8 +108,10 @@ class ScoreStage(Stage):
         failures = self._open_failures(draft)
         n_solutions = sum(map(count_rows, shard.select(draft.parent_files("solutions"))))
         failures.expect(n_solutions)
-        for file in shard.select(draft.written_files("solutions")):
-            self._retry_failures(draft, failures, file)
+        written_files = draft.written_files("solutions")
+        for file in shard.select(draft.current_files("solutions")):
+            if file in written_files:
+                self._retry_failures(draft, failures, file)
         draft.rewrite_config(
             "solutions",
             "score",

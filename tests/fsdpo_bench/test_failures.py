@@ -9,18 +9,22 @@ from typing import Any
 import pytest
 import typer
 from fakes import Judge, Writer
-from fsdpo_bench.benchmark_run import describe_failures
+from fsdpo_bench import benchmark_run, run_shards
+from fsdpo_bench.benchmark_run import BenchmarkRun, describe_failures
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.run_folder import is_run, read_run_record
-from made_runs import embedded_task, make, solutions, table_digests, written
+from fsdpo_bench.run_options import RunOptions
+from made_runs import embedded_task, make, prepare, solutions, table_digests, written
 from openai_server import Script, serving
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.core.errors import FailedItemsError, ItemError
+from fsdpo_data.core.failures import FAILURES_FILE
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.stages.merge import MergeOptions
 from fsdpo_train.cli.app import app as train_app
 
 QUESTIONS = [problem.question for problem in embedded_task().problems]
@@ -71,7 +75,7 @@ def fussy_run(out: Path, max_failed: str = "50%") -> Path:
 
 
 def failures(out: Path) -> list[str]:
-    return describe_failures(out, read_run_record(out).parts)
+    return describe_failures(out, read_run_record(out).parts, location=out)
 
 
 def test_refused_prompts_do_not_stop_a_run_and_are_retried(tmp_path: Path) -> None:
@@ -125,6 +129,56 @@ def test_a_run_stops_if_everything_fails(tmp_path: Path) -> None:
     FussyWriter.refused = ()
     clean = fussy_run(tmp_path / "clean")
     assert table_digests(fussy_run(tmp_path / "run")) == table_digests(clean)
+
+
+def test_repeated_merges_have_the_results_of_resumed_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The merge scores the part `samples` itself; the other parts have no further stages."""
+
+    def prepare_fussy_run(options: RunOptions) -> BenchmarkRun:
+        return prepare(
+            decoder="greedy,sc,bon,sbs",
+            k=(2,),
+            make_writer=lambda: FussyWriter(0),
+            make_judge=lambda: FussyJudge(0),
+            max_failed="50%",
+            retry_failed=options.retry_failed,
+        )
+
+    for module in (run_shards, benchmark_run):
+        monkeypatch.setattr(module, "prepare_run", prepare_fussy_run)
+    clean = fussy_run(tmp_path / "clean")
+    shards = [tmp_path / f"shard-{index}" for index in (1, 2)]
+    merge_options = MergeOptions(shards=shards, out=tmp_path / "merged", workers=1)
+
+    def merge_resumed_shards() -> list[str]:
+        n_failed = 0
+        for index, shard in enumerate(shards, start=1):
+            options = RunOptions(shard=f"{index}/2", out=shard, resume=True)
+            n_failed += sum(run_shards.run_shard(options, print).failed.values())
+        assert n_failed == len(PARTS) * len(FussyWriter.refused)
+        warnings: list[str] = []
+        with run_shards.merged_shards(merge_options) as run_options:
+            benchmark_run.run_benchmarks(
+                run_options, warnings.append, location="s3://bucket/run", is_merge=True
+            )
+        for part in PARTS:
+            manifest = read_manifest(tmp_path / "merged" / part)
+            assert manifest.failed.get("sample", 0) == len(FussyWriter.refused)
+        return warnings
+
+    FussyWriter.refused = (QUESTIONS[1], QUESTIONS[5])
+    warnings = merge_resumed_shards()
+    assert [line.partition(":")[0] for line in warnings] == list(PARTS)
+    for line in warnings:
+        assert "2 of 7 problems failed" in line and f"{FAILURES_FILE} in s3://bucket/run" in line
+        assert "resume the shards with --resume, and repeat the merge" in line
+    FussyWriter.refused = (QUESTIONS[5],)
+    assert len(merge_resumed_shards()) == len(PARTS)
+    FussyWriter.refused = ()
+    assert merge_resumed_shards() == []
+    assert table_digests(tmp_path / "merged") == table_digests(clean)
 
 
 def test_a_served_model_that_refuses_a_prompt(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import fsspec
 import pytest
 from command_line import run
 from fsdpo_bench.cli.app import main
-from made_runs import table_digests
+from made_runs import table_digests, write_long_problem
 
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.remote import local_copy
@@ -120,6 +120,36 @@ def test_a_run_at_a_url_resumes(
     completions = store["/bucket/runs/bench/greedy/completions.jsonl"].getvalue()
     call(capsys, *line, "--resume")
     assert store["/bucket/runs/bench/greedy/completions.jsonl"].getvalue() == completions
+
+
+def test_messages_name_the_url(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, store: dict[str, Any]
+) -> None:
+    task = write_long_problem(tmp_path / "task.jsonl")
+    line = ["--task", str(task), "--model", "tiny", "--max-tokens", "8", "--max-failed", "50%"]
+    code, _, err = run(capsys, "run", *line, "--out", URL, main=main)
+    assert code == 0 and f"failures.jsonl in {URL} have the reasons" in " ".join(err.split())
+    assert "/bucket/runs/bench/greedy/failures.jsonl" in store
+    shard = "memory://bucket/shards/1"
+    other = [*line, "--seed", "1"]
+    printed = call(capsys, "run", *other, "--shard", "1/1", "--out", shard)
+    assert f"1 failed items, with reasons in {shard}/greedy/failures.jsonl" in printed
+    for command in (["run", *other, "--resume"], ["merge", shard]):
+        code, _, err = run(capsys, *command, "--out", URL, main=main)
+        assert code == 1 and f"{URL} was started with a different config" in err
+        assert str(tmp_path / "cache") not in err
+
+
+def test_an_unfinished_run_at_a_url_names_its_local_folder(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, store: dict[str, Any]
+) -> None:
+    task = write_long_problem(tmp_path / "task.jsonl")
+    line = ["run", "--task", str(task), "--model", "tiny", "--max-tokens", "8", "--out", URL]
+    cache = str(tmp_path / "cache")
+    code, _, err = run(capsys, *line, main=main)
+    assert code == 1 and cache in err and not store
+    code, _, err = run(capsys, *line, "--resume", "--limit", "2", main=main)
+    assert code == 1 and f"{URL} (not uploaded yet, in {cache}" in err
 
 
 def test_a_run_in_python_at_a_url(store: dict[str, Any]) -> None:

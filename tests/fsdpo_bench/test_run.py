@@ -181,7 +181,7 @@ class InterruptedWriter(Writer):
         return super().sample(prompts, spec)
 
 
-@pytest.mark.parametrize("decoder", ["greedy,sc", "bon", "sbs"])
+@pytest.mark.parametrize("decoder", ["greedy,sc,bon,sbs", "sbs", "bon"])
 def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path: Path, decoder: str) -> None:
     uninterrupted = make(tmp_path / "whole", decoder=decoder)
     out = tmp_path / "run"

@@ -10,7 +10,7 @@ import fsdpo_bench
 import pytest
 from command_line import run
 from fsdpo_bench.cli.app import main
-from made_runs import solutions
+from made_runs import solutions, write_long_problem
 from random_model import save_random_prm
 
 from fsdpo_data.core.errors import InputError
@@ -77,6 +77,24 @@ def test_two_shards_give_the_numbers_of_one_run(
         assert logs[0] and logs[1] and logs[0] + logs[1] == logs[2]
 
 
+def test_a_shard_states_its_failed_problems(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = write_long_problem(tmp_path / "task.jsonl")
+    line = ["run", "--task", str(task), "--model", "tiny", "--max-tokens", "8"]
+    line += ["--max-failed", "50%", "--shard", "1/1", "--out"]
+    printed = call(capsys, *line, str(tmp_path / "shard"))
+    file = tmp_path / "shard/greedy/failures.jsonl"
+    assert f"1 failed items, with reasons in {file}; --resume tries them again" in printed
+    code, out, _ = run(capsys, *line, str(tmp_path / "again"), "--json", main=main)
+    assert code == 0
+    assert json.loads(out) == {
+        "shard": "1/1",
+        "out": str(tmp_path / "again"),
+        "failed": {"greedy/failures.jsonl": 1},
+    }
+
+
 def test_shards_that_do_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shard, other = (str(tmp_path / name) for name in ("shard", "other"))
     line = [*LINE, "--max-tokens", "16"]
@@ -88,8 +106,21 @@ def test_shards_that_do_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[st
     ):
         code, _, err = run(capsys, "merge", *shards, "--out", str(tmp_path / "out"), main=main)
         assert code == 1 and message in " ".join(err.split())
+    another_count = str(tmp_path / "another-count")
+    call(capsys, *line, "--shard", "2/3", "--out", another_count)
+    complete = str(tmp_path / "complete")
+    call(capsys, *line, "--out", complete)
+    for shards, message in (
+        ([shard, another_count], f"this is shard 2/3, and {shard} is shard 1/2"),
+        ([complete, complete], "this directory is a complete run"),
+    ):
+        code, _, err = run(capsys, "merge", *shards, "--out", str(tmp_path / "out"), main=main)
+        assert code == 1 and message in " ".join(err.split())
     code, _, err = run(capsys, "merge", shard, "--out", str(tmp_path / "out"))
-    assert code == 1 and "the command run of another program wrote this shard" in err
+    assert code == 1 and "`fsdpo-bench run` wrote this shard. Use `fsdpo-bench merge`" in err
+    code, _, err = run(capsys, "report", shard, main=main)
+    assert code == 1 and f"{shard} is a shard, and no dataset" in err
+    assert "with `fsdpo-bench merge` for a benchmark run" in " ".join(err.split())
     code, _, err = run(capsys, *line, "--out", shard, "--resume", main=main)
     assert code == 1 and "was started with a different config" in err
     with pytest.raises(InputError, match="a shard has no results"):

@@ -107,6 +107,13 @@ def written(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
     return file
 
 
+def write_long_problem(file: Path) -> Path:
+    """Write three problems, one of which exceeds the context of every model; return the file."""
+    rows = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(3)]
+    rows[1]["question"] = "Some words. " * 2_000 + rows[1]["question"]
+    return written(file, rows)
+
+
 def table_digests(out: Path) -> dict[str, str]:
     """Return the digests of all files of a run without seconds."""
     return file_digests(out, without=TIMED_FILES)

@@ -3,7 +3,6 @@
 Heavy libraries load inside the commands that need them.
 """
 
-import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -45,29 +44,35 @@ app = new_app(
 def run(options: RunOptions) -> None:
     """Solve benchmarks, and write reports."""
     from fsdpo_bench.run_shards import run_shard
+    from fsdpo_data.cli.stage_commands import print_shard
     from fsdpo_data.dataset.remote import local_paths
 
     if options.shard is not None:
-        out = run_shard(options, _warn)
-        typer.echo(f"{out} contains shard {options.shard}")
-        name = shlex.quote(str(out))
-        typer.echo(f"next, when all shards are finished: fsdpo-bench merge {name} … --out NEW")
+        shard = run_shard(options, _warn)
+        if options.as_json:
+            out = str(shard.location)
+            tables.print_json({"shard": str(shard.job), "out": out, "failed": shard.failed})
+        else:
+            print_shard("fsdpo-bench", shard)
         return
     with local_paths(options) as local_options:
         _solve(local_options, options.out, as_json=options.as_json)
 
 
-def _solve(options: RunOptions, location: str | Path | None, *, as_json: bool) -> None:
+def _solve(
+    options: RunOptions, location: str | Path | None, *, as_json: bool, is_merge: bool = False
+) -> None:
     """Solve benchmarks in a local folder, and report on them.
 
     Args:
         options: The options, with a local output.
         location: The output that the user named.
         as_json: Whether to print JSON.
+        is_merge: Whether the folder has the solutions of merged shards.
     """
     from fsdpo_bench.benchmark_run import run_benchmarks
 
-    folder = run_benchmarks(options, _warn)
+    folder = run_benchmarks(options, _warn, location=location, is_merge=is_merge)
     report_options = cli_options.ReportOptions(data=(folder,), as_json=as_json)
     _report(report_options, url=location if is_url(location) else None)
 
@@ -78,7 +83,7 @@ def merge(options: cli_options.RunMergeOptions) -> None:
     from fsdpo_bench.run_shards import merged_shards
 
     with merged_shards(options) as run_options:
-        _solve(run_options, options.out, as_json=options.as_json)
+        _solve(run_options, options.out, as_json=options.as_json, is_merge=True)
 
 
 def _warn(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pkgutil
+import shutil
 import signal
 import subprocess
 import sys
@@ -237,7 +238,15 @@ def test_refused_prefixes_leave_solutions_without_labels(
         assert not script.requests
         assert content(tmp_path / "merged").keys() == content(tmp_path / "out").keys()
         assert validate(tmp_path / "merged").failed == manifest.failed
+        shutil.copytree(tmp_path / "merged", tmp_path / "merged-again")
     script.refuses = set()
+    if not search:
+        for index, part in enumerate(parts, 1):
+            assert run(capsys, *line, part, "--shard", f"{index}/2", "--resume")[0] == 0
+        script.requests.clear()
+        assert run(capsys, "merge", *parts, "--out", str(tmp_path / "merged-again"))[0] == 0
+        assert not script.requests
+        assert content(tmp_path / "merged-again") == content(tmp_path / "clean")
     for name in ("out", "merged") if not search else ("out",):
         assert run(capsys, *line, str(tmp_path / name), "--resume")[0] == 0
         assert content(tmp_path / name) == content(tmp_path / "clean")
@@ -281,8 +290,37 @@ def test_merged_shards_of_a_build_keep_their_failures(
     assert run(capsys, "merge", *parts, "--out", str(tmp_path / "merged"))[0] == 0
     assert not script.requests
     assert validate(tmp_path / "merged").failed == {"sample": 2}
+    merged = hashes(tmp_path / "merged")
+    assert run(capsys, "merge", *parts, "--out", str(tmp_path / "merged"))[0] == 0
+    assert hashes(tmp_path / "merged") == merged
     script.refuses = set()
     assert run(capsys, *line, str(tmp_path / "merged"), "--resume")[0] == 0
+    assert content(tmp_path / "merged") == content(tmp_path / "clean")
+    # The old shards do not bring the failures back.
+    assert run(capsys, "merge", *parts, "--out", str(tmp_path / "merged"))[0] == 0
+    assert content(tmp_path / "merged") == content(tmp_path / "clean")
+
+
+def test_a_repeated_merge_has_the_new_samples_of_a_resumed_shard(
+    script: Script, build_line: list[str], tmp_path: Path, capsys: CaptureFixture
+) -> None:
+    line = [*build_line, "--max-failed", "50%", "--out"]
+    assert run(capsys, *line, str(tmp_path / "clean"))[0] == 0
+    script.refuses = set(REFUSED)
+    parts = [str(tmp_path / f"shard-{index}") for index in (1, 2)]
+    merge = ["merge", *parts, "--out", str(tmp_path / "merged")]
+    for n_failed in (2, 1, 0):
+        for index, part in enumerate(parts, 1):
+            assert run(capsys, *line, part, "--shard", f"{index}/2", "--resume")[0] == 0
+        script.requests.clear()
+        code, stdout, err = run(capsys, *merge)
+        assert code == 0 and not script.requests, err
+        manifest = validate(tmp_path / "merged")
+        assert manifest.failed == ({"sample": n_failed} if n_failed else {})
+        assert manifest.rows.solutions == 2 * (N_PROBLEMS - n_failed)
+        assert len(failures(tmp_path / "merged")) == n_failed
+        assert ("resume the shards" in " ".join(stdout.split())) == bool(n_failed)
+        script.refuses = set(REFUSED[: n_failed - 1]) if n_failed else set()
     assert content(tmp_path / "merged") == content(tmp_path / "clean")
 
 
@@ -355,6 +393,39 @@ def test_refused_solutions_have_no_rewards(
     assert run(capsys, *line, str(tmp_path / "few"), "--resume")[0] == 0
     assert content(tmp_path / "out") == content(tmp_path / "clean")
     assert content(tmp_path / "few") == content(tmp_path / "clean")
+
+
+def test_a_repeated_merge_has_the_new_rewards_of_a_resumed_shard(
+    script: Script,
+    build_line: list[str],
+    url: str,
+    prm: Path,
+    tmp_path: Path,
+    capsys: CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 8)
+    data = tmp_path / "data"
+    assert run(capsys, *build_line, "--out", str(data))[0] == 0
+    script.prm = str(prm)
+    line = ["score", str(data), "--prm", str(prm), "--engine", "openai", "--base-url", url]
+    line += ["--max-failed", "50%", "--out"]
+    assert run(capsys, *line, str(tmp_path / "clean"))[0] == 0
+    script.refuses = {token_text(prm, " is 1.")}
+    parts = [str(tmp_path / f"shard-{index}") for index in (1, 2)]
+    merge = ["merge", *parts, "--out", str(tmp_path / "merged")]
+    for n_resumed, n_failed in ((2, N_PROBLEMS), (1, N_PROBLEMS // 2), (2, 0)):
+        for index, part in enumerate(parts[:n_resumed], 1):
+            code, _, err = run(capsys, *line, part, "--shard", f"{index}/2", "--resume")
+            assert code == 0, err
+        script.requests.clear()
+        assert run(capsys, *merge)[0] == 0
+        assert not script.requests
+        manifest = validate(tmp_path / "merged")
+        assert manifest.failed == ({"score": n_failed} if n_failed else {})
+        assert len(failures(tmp_path / "merged")) == n_failed
+        script.refuses = set()
+    assert content(tmp_path / "merged") == content(tmp_path / "clean")
 
 
 @pytest.mark.proof
