@@ -75,8 +75,9 @@ class SelectOptions(StageOptions):
     r"""Select problems and solutions, sample them, and split them by problem.
 
     The filters run in the order of this list. A problem without a selected solution is dropped. A
-    range LOW..HIGH includes its bounds, and one bound may be missing. Pairs are not copied, because
-    they depend on the solutions; run `pair` again.
+    range LOW..HIGH includes its bounds, and one bound may be missing. Imported pairs are copied if
+    both of their solutions are selected. Other pairs are not copied, because they depend on all
+    solutions of a problem; run `pair` again.
 
     Examples:
         Problems that are neither too easy nor too hard, with at most four correct and
