@@ -3,11 +3,18 @@
 No answer is graded, because many published solutions end at their first wrong step.
 """
 
+import hashlib
 import json
 from collections.abc import Callable
 from typing import Any
 
-from fsdpo_data.core.identity import RELEASE, EngineRef, ModelRef, SourceRef, digest
+from fsdpo_data.core.identity import (
+    RELEASE,
+    EngineRef,
+    ModelRef,
+    SourceRef,
+    canonical_json,
+)
 from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.stage_records import NO_GRADER, GradeSettings, SampleSettings
 from fsdpo_data.exchange.formats import ExchangeFormat
@@ -77,7 +84,11 @@ class StepLabelImport(RowImport):
         """Return the spec of the dataset."""
         if self.settings.changes_text:
             # The texts differ from those of another import of these rows, so the ids do, too.
-            revision = digest("import", revision, self.settings.to_dict())
+            options = self.settings.model_dump(
+                include={"format", "step_separator", "first_error_only"}
+            )
+            content = canonical_json([revision, options]).encode()
+            revision = f"sha256:{hashlib.sha256(content).hexdigest()}"
         return BuildSpec(
             sample=SampleSettings(
                 model=ModelRef(UNKNOWN, UNKNOWN),
