@@ -83,6 +83,8 @@ class StepLabelFields:
             drops.append("the steps after the first wrong step")
         if step_separator is not None:
             drops.append("step markers")
+            if not self.step_separator:
+                drops.append("the white space around steps, even in the middle of a sentence")
         if not drops or self.settings.drops != _NOTHING:
             drops.append(self.settings.drops)
         settings = self.settings.model_copy(
@@ -148,7 +150,8 @@ class StepLabelFields:
         labels end, and so where the first error is.
         """
         if self.settings.step_separator is not None:
-            steps = [remove_step_marker(step.strip()) for step in steps]
+            # A marker alone stays, because a step must not be blank.
+            steps = [remove_step_marker(step.strip()) or step for step in steps]
         separator = STEP_SEPARATORS[self.step_separator]
         *ended_steps, last_step = (step.strip() + separator for step in steps)
         return [*ended_steps, last_step if goes_on else last_step.removesuffix(separator)]
