@@ -35,11 +35,12 @@ def infer_label_kind(solutions: Iterable[Mapping[str, Any]]) -> LabelKind:
         if solution["step_labels"] is not None:
             return "imported"
         step_counts = solution["rollouts"]
-        if step_counts is None:
-            continue
-        if None in step_counts:  # only a search leaves steps without counts
+        # Only a search gives the steps of a solution different labels in ``labels``, and leaves
+        # steps without counts.
+        if len(set(solution["labels"] or ())) > 1 or None in (step_counts or ()):
             return "first-error"
-        kind = "rollouts"
+        if step_counts is not None:
+            kind = "rollouts"
     return kind
 
 
