@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_data.steps.rewards import outcome_labels
 
 #: ``imported``: labels of others. ``first-error``: the result of a search for the first error.
 #: ``rollouts``: the fraction of correct continuations, or of a judge's votes without an error so
 #: far. ``outcome``: the outcome of the solution at every step.
 LabelKind: TypeAlias = Literal["imported", "first-error", "rollouts", "outcome"]
-RIGHT_STEP_LABEL = 0.5  #: Smallest label of a right step, where a step is either right or wrong.
 
 
 def find_label_kind(manifest: Manifest) -> LabelKind:

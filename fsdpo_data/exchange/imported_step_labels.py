@@ -24,6 +24,7 @@ from fsdpo_data.exchange.row_import import ImportedFile, ImportSource, RowImport
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.stages.import_labels import ImportCounts
 from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
+from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 ENGINE = "step-labels"  #: Name in the manifest in place of the engine that sampled the solutions.
@@ -67,7 +68,7 @@ class StepLabelImport(RowImport):
         """Write a solution, and count its labels."""
         self._has_prompts |= bool(response.prompt)
         self._write(response, response.prompt or self.template.render(response.question))
-        self.result.steps.update(label >= 0.5 for label in response.step_labels or ())
+        self.result.steps.update(label >= RIGHT_STEP_LABEL for label in response.step_labels or ())
         return True
 
     def nothing_message(self, source: ImportSource) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fsdpo_data.core.lazy import torch
 from fsdpo_data.core.registry import Registry
+from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -125,8 +126,8 @@ def pqm_loss(logit_BK: Tensor, label_BK: Tensor, mask_BK: Tensor, *, zeta: float
         The mean over solutions of the mean over their right steps, a scalar.
     """
     logit_BK = _upcast_half(logit_BK)
-    right_BK = mask_BK & (label_BK >= 0.5)
-    wrong_BK = mask_BK & (label_BK < 0.5)
+    right_BK = mask_BK & (label_BK >= RIGHT_STEP_LABEL)
+    wrong_BK = mask_BK & (label_BK < RIGHT_STEP_LABEL)
     # From here on, column 0 of value_BK, right_BK and loss_BK is the virtual step with Q = 0.
     pad = torch.nn.functional.pad
     value_BK = pad(logit_BK, (1, 0))

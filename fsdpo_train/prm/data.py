@@ -19,6 +19,7 @@ from fsdpo_data.dataset.step_labels import (
     read_step_labels,
 )
 from fsdpo_data.engines.step_tokens import StepTokenizer
+from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.trainer.batching import TensorBatch, collate_tokens, pad_rows
 from fsdpo_train.trainer.row_formats import PRM_ROWS
@@ -324,7 +325,7 @@ def _encode_rows(
             length=len(solution.input_ids),
             problem=row.problem,
             group=row.prompt,
-            is_correct=row.labels[-1] >= 0.5,
+            is_correct=row.labels[-1] >= RIGHT_STEP_LABEL,
         )
         encoded_rows.append(encoded_row)
         counts["solutions"] += 1
