@@ -186,7 +186,8 @@ def _outcome_bce(
     """Return the cross-entropy of the outcomes, which are the last labels of the solutions."""
     n_remaining_BK = mask_BK.flip(-1).cumsum(-1).flip(-1)  # labels from this one to the last
     is_last_BK = mask_BK & (n_remaining_BK == 1)
-    return _bce(logit_BK, label_BK, is_last_BK, config=config, class_weights=class_weights)
+    # A solution has one outcome, so every reduction gives the same loss.
+    return prm_loss(logit_BK, label_BK, is_last_BK, reduction="sum", class_weights=class_weights)
 
 
 PRM_LOSSES.register(
@@ -216,7 +217,7 @@ PRM_LOSSES.register(
         ),
         source="Yuan et al. 2024",
         function=_outcome_bce,
-        options=("beta", "loss_reduction", "balance"),
+        options=("beta", "balance"),
         trains_policy=True,
         reads_last_label=True,
     )
