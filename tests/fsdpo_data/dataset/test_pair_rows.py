@@ -131,10 +131,10 @@ def test_a_selection_warns_of_pairs_that_lose_one_solution(
     imported_dataset: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     [first, *_] = read_config(imported_dataset, "pairs")["rejected_id"]
-    kept = fd.open_dataset(imported_dataset).select(
-        out=tmp_path / "kept", filter=f"solution_id <> '{first}'"
+    selected = fd.open_dataset(imported_dataset).select(
+        out=tmp_path / "selected", filter=f"solution_id <> '{first}'"
     )
-    assert kept.validate().manifest.rows.pairs == 3
+    assert selected.validate().manifest.rows.pairs == 3
     assert "1 of 4 imported pairs are left out, and 1 of them lost only one" in caplog.text
 
 
