@@ -15,6 +15,7 @@ from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.step_labels import LabelKind, find_label_kind, read_step_labels
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.stages.label_records import LabelRecord
+from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 
 #: The kinds of labels, and the rewards of a reward model.
 ScoreKind: TypeAlias = LabelKind | Literal["rewards"]
@@ -26,8 +27,6 @@ LABEL_COLUMNS: dict[ScoreKind, str] = {
     "rewards": "step_rewards",
     "outcome": "outcome",
 }
-#: Threshold of labels and of votes. A step is right from this value on.
-DEFAULT_THRESHOLD = 0.5
 #: Threshold of Monte-Carlo labels: one correct continuation of any number makes a step right.
 ANY_CORRECT = 1e-9
 
@@ -119,7 +118,7 @@ def read_labeller(
         record = manifest.find("label", LabelRecord)
         is_judged = record is not None and record.options.judge is not None
         is_monte_carlo = kind == "rollouts" and not is_judged
-        threshold = ANY_CORRECT if is_monte_carlo else DEFAULT_THRESHOLD
+        threshold = ANY_CORRECT if is_monte_carlo else RIGHT_STEP_LABEL
     votes = vote_counts.pop() if len(vote_counts) == 1 else None
     return Labeller(f"{path}:{kind}", threshold, solutions, votes)
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.jsonl_log import LineSpan, read_spans
@@ -13,6 +13,8 @@ from fsdpo_data.core.sampling import Completion
 
 #: Fields of a completion with one number per step.
 _STEP_VALUE_FIELDS = ("step_rewards", "step_labels", "step_ratings")
+#: Fields that every record has; its cost would be unknown without them.
+_COST_FIELDS = ("n_tokens", "seconds")
 #: Fields of a completion that are recorded only if they have a value.
 _OPTIONAL_FIELDS = ("reasoning", "step_chars", *_STEP_VALUE_FIELDS, "recorded_correct", "search")
 
@@ -75,8 +77,9 @@ def load_record(values: Mapping[str, Any]) -> CompletionRecord:
         ValueError: if a completion lacks a field, or has a field of another type.
         KeyError, TypeError: if another field is missing, or is not a text.
     """
-    if not isinstance(values["prompt"], str):
-        raise TypeError("the prompt is not a text")
+    for name in ("problem_id", "prompt"):
+        if not isinstance(values[name], str):
+            raise TypeError(f"the {name} is not a text")
     completions = load_completions(values["completions"])
     return CompletionRecord(values["problem_id"], values["prompt"], completions)
 
@@ -88,6 +91,21 @@ def load_completions(values: Any) -> list[Completion]:
         ValueError: if a completion lacks a field, or has a field of another type.
     """
     return _COMPLETIONS.validate_python(values)
+
+
+def _check_cost_fields(values: Any) -> Any:
+    """Refuse a record without the fields of its cost, which have defaults in a completion."""
+    missing = [name for name in _COST_FIELDS if isinstance(values, Mapping) and name not in values]
+    if missing:
+        raise ValueError(f"{' and '.join(missing)} missing")
+    return values
+
+
+def _check_token_ids(completion: Completion) -> Completion:
+    """Refuse token ids, which are never recorded."""
+    if completion.token_ids is not None:
+        raise ValueError("token ids are not recorded")
+    return completion
 
 
 def _check_steps(completion: Completion) -> Completion:
@@ -103,8 +121,14 @@ def _check_steps(completion: Completion) -> Completion:
     return completion
 
 
+_CheckedCompletion: TypeAlias = Annotated[
+    Completion,
+    BeforeValidator(_check_cost_fields),
+    AfterValidator(_check_token_ids),
+    AfterValidator(_check_steps),
+]
 _COMPLETIONS = TypeAdapter(
-    list[Annotated[Completion, AfterValidator(_check_steps)]],
+    list[_CheckedCompletion],
     # Few commands read completions, so the check is built when it is needed.
     config=ConfigDict(defer_build=True),
 )

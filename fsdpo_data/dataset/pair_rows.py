@@ -31,6 +31,21 @@ def pairs_within(file: Path, pair_files: Sequence[Path]) -> pa.Table:
     return join_pair_sides(file, pairs.select("chosen", "rejected"))
 
 
+def count_broken_pairs(files: Sequence[Path], pair_files: Sequence[Path]) -> int:
+    """Return the number of pairs with exactly one of their solutions in files of solutions.
+
+    Args:
+        files: Files of solutions.
+        pair_files: Files of pairs.
+    """
+    solution_ids = collect_rows(scan_rows("solutions", files).select("solution_id"))["solution_id"]
+    has_chosen, has_rejected = (
+        pl.col(name).is_in(solution_ids.implode()) for name in ("chosen_id", "rejected_id")
+    )
+    is_broken = (has_chosen != has_rejected).sum()
+    return int(collect_rows(scan_rows("pairs", pair_files).select(is_broken)).item())
+
+
 def join_pair_sides(file: Path, pairs: pl.LazyFrame) -> pa.Table:
     """Return the rows of ``pairs`` with both sides.
 

@@ -26,7 +26,7 @@ from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.parquet_files import count_rows
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageRecord
-from fsdpo_data.dataset.pair_rows import pairs_within
+from fsdpo_data.dataset.pair_rows import count_broken_pairs, pairs_within
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 from fsdpo_data.dataset.schema import read_table, write_parquet
 from fsdpo_data.dataset.stage_records import PAIR_STAGE, PairRecord, has_imported_pairs
@@ -127,13 +127,26 @@ class DatasetDraft:
 
         Other pairs were chosen by outcomes and rewards that no longer hold; the stage ``pair``
         chooses new ones. Imported pairs cannot be chosen again. They get the new step rewards of
-        their solutions, and a pair without one of its solutions is left out.
+        their solutions. A pair without one of its solutions is left out. A warning counts the pairs
+        that are left out, unless complete pairs are left and all others lost both solutions.
         """
         if not has_imported_pairs(self.manifest):
             self._drop_pairs()
             return
+        n_imported = self.manifest.rows.pairs
         self._write_pairs(partial(pairs_within, pair_files=self.parent_files("pairs")))
         counts = imported_pair_statistics(self.current_files("pairs"))
+        n_broken = count_broken_pairs(self.current_files("solutions"), self.parent_files("pairs"))
+        if n_broken or not counts.pairs:
+            log.warning(
+                f"{self.root}: {n_imported - counts.pairs:,} of {n_imported:,} imported pairs are "
+                f"left out, and {n_broken:,} of them lost only one of their two solutions. The "
+                "command `pair` cannot choose them again."
+            )
+        if not counts.pairs:
+            discard_dataset(self.root, ("pairs",))
+            self._drop_pairs()
+            return
         record = self.manifest.get(PAIR_STAGE, PairRecord)
         self.manifest.put(record.model_copy(update={"counts": counts}))
         self.manifest.rows.pairs = counts.pairs

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_data.steps.rewards import outcome_labels
 
 #: ``imported``: labels of others. ``first-error``: the result of a search for the first error.
 #: ``rollouts``: the fraction of correct continuations, or of a judge's votes without an error so
 #: far. ``outcome``: the outcome of the solution at every step.
 LabelKind: TypeAlias = Literal["imported", "first-error", "rollouts", "outcome"]
-RIGHT_STEP_LABEL = 0.5  #: Smallest label of a right step, where a step is either right or wrong.
 
 
 def find_label_kind(manifest: Manifest) -> LabelKind:
@@ -32,14 +32,15 @@ def infer_label_kind(solutions: Iterable[Mapping[str, Any]]) -> LabelKind:
     """Return the kind of the most specific labels in solutions without a manifest."""
     kind: LabelKind = "outcome"
     for solution in solutions:
-        if solution["step_labels"] is not None:
+        if solution.get("step_labels") is not None:
             return "imported"
-        step_counts = solution["rollouts"]
-        if step_counts is None:
-            continue
-        if None in step_counts:  # only a search leaves steps without counts
+        step_counts = solution.get("rollouts")
+        # Only a search gives the steps of a solution different labels in ``labels``, and leaves
+        # steps without counts.
+        if len(set(solution["labels"] or ())) > 1 or None in (step_counts or ()):
             return "first-error"
-        kind = "rollouts"
+        if step_counts is not None:
+            kind = "rollouts"
     return kind
 
 

@@ -65,12 +65,12 @@ class EncodedSolution:
     def step_ids(self) -> np.ndarray:
         """The step of each token.
 
-        ``PROMPT_STEP_ID`` for prompt tokens, else the first step with a score position at the token
-        or after it. The end-of-sequence token belongs to the last step.
+        ``PROMPT_STEP_ID`` for tokens before ``completion_start``, else the first step with a score
+        position at the token or after it. The end-of-sequence token belongs to the last step.
         """
         step_ids = np.searchsorted(self.score_positions, np.arange(len(self.input_ids)))
         step_ids = np.minimum(step_ids, len(self.score_positions) - 1)
-        step_ids[: self.prompt_length] = PROMPT_STEP_ID
+        step_ids[: self.completion_start] = PROMPT_STEP_ID
         return step_ids
 
 

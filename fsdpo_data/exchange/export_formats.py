@@ -10,6 +10,7 @@ from typing import Any, Literal, Self
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.toml_tables import fill_placeholders
 from fsdpo_data.pairs.statistics import find_first_difference
+from fsdpo_data.steps.first_error import find_first_wrong
 
 #: A row of a file, by column name.
 Row = dict[str, Any]
@@ -122,7 +123,7 @@ def compute_prm800k_values(row: Row) -> Row:
 def compute_processbench_values(row: Row) -> Row:
     """Compute ProcessBench's steps and the index of the first wrong step, or -1."""
     steps = _labelled_steps(row)
-    first_error = next((index for index, (_, label) in enumerate(steps) if not label), -1)
+    first_error = find_first_wrong(not is_right for _, is_right in steps)
     return {"steps": [step for step, _ in steps], "first_error": first_error}
 
 

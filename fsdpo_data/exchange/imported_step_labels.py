@@ -3,11 +3,18 @@
 No answer is graded, because many published solutions end at their first wrong step.
 """
 
+import hashlib
 import json
 from collections.abc import Callable
 from typing import Any
 
-from fsdpo_data.core.identity import RELEASE, EngineRef, ModelRef, SourceRef, digest
+from fsdpo_data.core.identity import (
+    RELEASE,
+    EngineRef,
+    ModelRef,
+    SourceRef,
+    canonical_json,
+)
 from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.stage_records import NO_GRADER, GradeSettings, SampleSettings
 from fsdpo_data.exchange.formats import ExchangeFormat
@@ -17,6 +24,7 @@ from fsdpo_data.exchange.row_import import ImportedFile, ImportSource, RowImport
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.stages.import_labels import ImportCounts
 from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
+from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 ENGINE = "step-labels"  #: Name in the manifest in place of the engine that sampled the solutions.
@@ -60,7 +68,7 @@ class StepLabelImport(RowImport):
         """Write a solution, and count its labels."""
         self._has_prompts |= bool(response.prompt)
         self._write(response, response.prompt or self.template.render(response.question))
-        self.result.steps.update(label >= 0.5 for label in response.step_labels or ())
+        self.result.steps.update(label >= RIGHT_STEP_LABEL for label in response.step_labels or ())
         return True
 
     def nothing_message(self, source: ImportSource) -> str:
@@ -77,7 +85,11 @@ class StepLabelImport(RowImport):
         """Return the spec of the dataset."""
         if self.settings.changes_text:
             # The texts differ from those of another import of these rows, so the ids do, too.
-            revision = digest("import", revision, self.settings.to_dict())
+            options = self.settings.model_dump(
+                include={"format", "step_separator", "first_error_only"}
+            )
+            content = canonical_json([revision, options]).encode()
+            revision = f"sha256:{hashlib.sha256(content).hexdigest()}"
         return BuildSpec(
             sample=SampleSettings(
                 model=ModelRef(UNKNOWN, UNKNOWN),

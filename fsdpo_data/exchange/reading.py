@@ -22,6 +22,7 @@ class ReadRow:
     #: The responses; empty for an unusable row, and for a row that repeats a document.
     responses: Sequence[RecordedResponse] = ()
     row_format: ExchangeFormat | None = None  #: The format of the row; None if it is unknown.
+    document: str = ""  #: Key of the document that other rows may repeat; empty without one.
     error: str = ""  #: Reason why the row cannot be used; empty for a usable row.
 
 
@@ -31,12 +32,13 @@ def read_rows(
     """Read rows, usable or not.
 
     lm-evaluation-harness writes every document once per filter, with the same responses. Only the
-    first row of a document counts, with the score of its filter.
+    first usable row of a document counts, with the score of its filter.
 
     Args:
         records: The rows.
         format_of_row: Returns the format of a row.
-        seen_documents: Keys of the documents of all rows so far, which grow.
+        seen_documents: Keys of the documents whose later rows have no responses. The caller adds
+            the document of each row whose responses it uses.
     """
     for record in records:
         try:
@@ -51,9 +53,7 @@ def read_rows(
         except UnusableRowError as error:
             yield ReadRow(record, error=str(error))
             continue
-        if document:
-            seen_documents.add(document)
-        yield ReadRow(record, responses, row_format)
+        yield ReadRow(record, responses, row_format, document)
 
 
 def read_usable_rows(
@@ -69,11 +69,14 @@ def read_usable_rows(
     Raises:
         InputError: if a row or one of its responses cannot be used.
     """
-    for row in read_rows(read_records(file), format_of_row, set()):
+    seen_documents: set[str] = set()
+    for row in read_rows(read_records(file), format_of_row, seen_documents):
         location = f"{file}, row {row.record.row_number}"
         if row.error:
             raise InputError(f"{location}: {row.error}. {expectation}".rstrip())
         for response in row.responses:
             if response.error:
                 raise InputError(f"{location}, {response.series}: {response.error}.")
+        if row.document:
+            seen_documents.add(row.document)
         yield row

@@ -103,9 +103,12 @@ class RowImport(ABC):
         for file in source.files:
             for row in read_rows(file.rows, self.format_of_row, seen_documents):
                 self.result.read += 1
+                n_stored = self.result.rows
                 for reason in self._store_row(row, file):
                     quarantined = quarantine_row(file.location, row.record, reason)
                     self.result.quarantined.append(quarantined)
+                if row.document and self.result.rows > n_stored:
+                    seen_documents.add(row.document)
         if not self.result.rows:
             raise InputError(self.nothing_message(source))
 

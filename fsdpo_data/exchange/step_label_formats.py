@@ -14,6 +14,7 @@ from fsdpo_data.exchange import step_label_rows
 from fsdpo_data.exchange.response_formats import Fields, RecordedResponse
 from fsdpo_data.exchange.step_label_rows import labelled_solution, parse_label, split_problem
 from fsdpo_data.stages.import_labels import ImportSettings
+from fsdpo_data.steps.first_error import NO_ERROR, RIGHT_STEP_LABEL, find_first_below
 from fsdpo_data.steps.segment import remove_step_marker
 
 _NOTHING = "nothing"  #: Data that a format drops which keeps the complete row.
@@ -83,6 +84,8 @@ class StepLabelFields:
             drops.append("the steps after the first wrong step")
         if step_separator is not None:
             drops.append("step markers")
+            if not self.step_separator:
+                drops.append("the white space around steps, even in the middle of a sentence")
         if not drops or self.settings.drops != _NOTHING:
             drops.append(self.settings.drops)
         settings = self.settings.model_copy(
@@ -148,7 +151,8 @@ class StepLabelFields:
         labels end, and so where the first error is.
         """
         if self.settings.step_separator is not None:
-            steps = [remove_step_marker(step.strip()) for step in steps]
+            # A marker alone stays, because a step must not be blank.
+            steps = [remove_step_marker(step.strip()) or step for step in steps]
         separator = STEP_SEPARATORS[self.step_separator]
         *ended_steps, last_step = (step.strip() + separator for step in steps)
         return [*ended_steps, last_step if goes_on else last_step.removesuffix(separator)]
@@ -231,9 +235,12 @@ class StepLabelFields:
 
 
 def _cut_after_first_error(solution: RecordedResponse) -> RecordedResponse:
-    """Return a solution without the steps after the first one with a label below 0.5."""
+    """Return a solution without the steps after the first wrong one."""
     labels = solution.step_labels or ()
-    end = next((number for number, label in enumerate(labels, start=1) if label < 0.5), None)
+    first_error = find_first_below(labels, RIGHT_STEP_LABEL)
+    if first_error == NO_ERROR:
+        return solution
+    end = first_error + 1
     ratings = solution.step_ratings
     return replace(
         solution,

@@ -8,6 +8,7 @@ from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.schema import replace_column, scan_rows
+from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_data.steps.rewards import outcome_labels
 
 
@@ -39,7 +40,7 @@ def label_stats(files: list[Path], *, is_searched: bool) -> LabelStats:
         steps = solutions.select("labels", "rollouts").explode("labels", "rollouts").drop_nulls()
         counts = pl.col("rollouts").struct
         label = counts.field("n_correct") / counts.field("n")
-        disagrees = (label >= 0.5) != pl.col("labels")
+        disagrees = (label >= RIGHT_STEP_LABEL) != pl.col("labels")
     stats = steps.select(steps=pl.len(), mean=label.mean(), disagreements=disagrees.sum())
     row = collect_rows(stats).row(0, named=True)
     mean = None if row["mean"] is None else round(row["mean"], 4)

@@ -60,6 +60,7 @@ from fsdpo_data.stages.import_labels import IMPORT_STAGE, ImportRecord
 from fsdpo_data.stages.label_columns import count_labels, label_stats
 from fsdpo_data.stages.label_records import LABEL_STAGE, LabelRecord, RolloutCounts
 from fsdpo_data.stages.score import recount_rewards
+from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_data.steps.rewards import AGGREGATES
 
 SELECT_STAGE = "select"  #: Name of the stage.
@@ -75,8 +76,9 @@ class SelectOptions(StageOptions):
     r"""Select problems and solutions, sample them, and split them by problem.
 
     The filters run in the order of this list. A problem without a selected solution is dropped. A
-    range LOW..HIGH includes its bounds, and one bound may be missing. Pairs are not copied, because
-    they depend on the solutions; run `pair` again.
+    range LOW..HIGH includes its bounds, and one bound may be missing. Imported pairs are copied if
+    both of their solutions are selected. Other pairs are not copied, because they depend on all
+    solutions of a problem; run `pair` again.
 
     Examples:
         Problems that are neither too easy nor too hard, with at most four correct and
@@ -536,7 +538,7 @@ def _update_stage_counts(manifest: Manifest, files: list[Path], solutions: pl.Da
 def count_step_labels(files: list[Path]) -> tuple[int, int]:
     """Return the numbers of right and of wrong steps in files of solutions."""
     rows = scan_rows("solutions", files).select(pl.col("step_labels").explode().drop_nulls())
-    is_right = pl.col("step_labels") >= 0.5
+    is_right = pl.col("step_labels") >= RIGHT_STEP_LABEL
     counts = collect_rows(rows.select(right=is_right.sum(), wrong=(~is_right).sum()))
     right, wrong = counts.row(0)
     return right, wrong

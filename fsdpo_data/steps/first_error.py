@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+RIGHT_STEP_LABEL = 0.5  #: Smallest label of a right step, where a step is either right or wrong.
 NO_ERROR = -1  #: First error of a solution without a wrong step.
 MAX_CANDIDATES = 200  #: Maximum number of thresholds to try; they are quantiles of the scores.
 

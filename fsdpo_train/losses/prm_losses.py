@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from fsdpo_data.core.lazy import torch
 from fsdpo_data.core.registry import Registry
+from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -125,8 +126,8 @@ def pqm_loss(logit_BK: Tensor, label_BK: Tensor, mask_BK: Tensor, *, zeta: float
         The mean over solutions of the mean over their right steps, a scalar.
     """
     logit_BK = _upcast_half(logit_BK)
-    right_BK = mask_BK & (label_BK >= 0.5)
-    wrong_BK = mask_BK & (label_BK < 0.5)
+    right_BK = mask_BK & (label_BK >= RIGHT_STEP_LABEL)
+    wrong_BK = mask_BK & (label_BK < RIGHT_STEP_LABEL)
     # From here on, column 0 of value_BK, right_BK and loss_BK is the virtual step with Q = 0.
     pad = torch.nn.functional.pad
     value_BK = pad(logit_BK, (1, 0))
@@ -185,7 +186,8 @@ def _outcome_bce(
     """Return the cross-entropy of the outcomes, which are the last labels of the solutions."""
     n_remaining_BK = mask_BK.flip(-1).cumsum(-1).flip(-1)  # labels from this one to the last
     is_last_BK = mask_BK & (n_remaining_BK == 1)
-    return _bce(logit_BK, label_BK, is_last_BK, config=config, class_weights=class_weights)
+    # A solution has one outcome, so every reduction gives the same loss.
+    return prm_loss(logit_BK, label_BK, is_last_BK, reduction="sum", class_weights=class_weights)
 
 
 PRM_LOSSES.register(
@@ -215,7 +217,7 @@ PRM_LOSSES.register(
         ),
         source="Yuan et al. 2024",
         function=_outcome_bce,
-        options=("beta", "loss_reduction", "balance"),
+        options=("beta", "balance"),
         trains_policy=True,
         reads_last_label=True,
     )

@@ -114,7 +114,7 @@ def _row_length(group: PromptGroup, pairs: Sequence[tuple[int, int]]) -> int:
     """Return the number of tokens of the prompt and of all different solutions in ``pairs``."""
     indices = {index for pair in pairs for index in pair}
     tokens = [group.solutions[index].tokens for index in indices]
-    return tokens[0].prompt_length + sum(solution.completion_length for solution in tokens)
+    return tokens[0].completion_start + sum(solution.completion_length for solution in tokens)
 
 
 @dataclass(frozen=True, slots=True)

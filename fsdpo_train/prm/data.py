@@ -19,6 +19,7 @@ from fsdpo_data.dataset.step_labels import (
     read_step_labels,
 )
 from fsdpo_data.engines.step_tokens import StepTokenizer
+from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.trainer.batching import TensorBatch, collate_tokens, pad_rows
 from fsdpo_train.trainer.row_formats import PRM_ROWS
@@ -85,42 +86,53 @@ def read_labelled_rows(
             that ``config`` selects.
 
     Raises:
-        InputError: if a file cannot be read, or if labels and steps do not match. Also if the
-            options need a fraction of correct continuations for each step, but the labels come from
-            a search for the first error.
+        InputError: if a file cannot be read, if labels and steps do not match, or if all solutions
+            are unlabelled. Also if the options need a fraction of correct continuations for each
+            step, but the labels come from a search for the first error.
     """
     mixed_problems = _mixed_problems(data) if config.only_mixed else None
     problem_of_prompt: dict[str, str] = {}
+    kinds: list[LabelKind] = []
+    has_labelled_row = False
     for name, source in zip(config.data, data.sources, strict=True):
-        for row in _read_source(str(name), source, config, mixed_problems, counts):
+        if source.is_dataset:
+            kinds.append(_select_label_kind(str(name), source, config))
+            rows = _read_dataset_rows(source, kinds[-1], config, mixed_problems, counts)
+        else:
+            rows = _read_file_rows(str(name), source, config)
+        for row in rows:
+            has_labelled_row = True
             if len(data.sources) > 1:
                 # Sources name a problem in different ways. Its solutions stay on one side of the
                 # split.
                 problem = problem_of_prompt.setdefault(row.prompt, row.problem)
                 row = replace(row, problem=problem)
             yield row
+    if counts["unlabelled_solutions"] and not has_labelled_row:
+        raise _unusable_data_error(
+            config.data_text,
+            f"none of {counts['unlabelled_solutions']} solutions has labels of the kind "
+            f"{' or '.join(dict.fromkeys(kinds))}. Choose other `labels`, or label the solutions "
+            "with `fsdpo-data label`.",
+        )
 
 
-def _read_source(
-    name: str,
+def _read_dataset_rows(
     source: RowSource,
+    kind: LabelKind,
     config: PrmConfig,
     mixed_problems: set[str] | None,
     counts: Counter[str],
 ) -> Iterator[LabelledRow]:
-    """Yield the labelled solutions of a source that ``config`` selects.
+    """Yield the labelled solutions of a dataset that ``config`` selects.
 
     Args:
-        name: The source in the options, for messages.
-        source: The source.
+        source: The dataset.
+        kind: The kind of labels.
         config: The options of the run.
         mixed_problems: Ids of the selected problems; None for all problems.
         counts: The counts of :func:`read_labelled_rows`.
     """
-    if not source.is_dataset:
-        yield from _read_file_rows(name, source, config)
-        return
-    kind = _select_label_kind(name, source, config)
     for location, row in source.rows():
         exceeds_samples = config.samples and row["sample_index"] >= config.samples
         is_selected = mixed_problems is None or row["problem_id"] in mixed_problems
@@ -324,7 +336,7 @@ def _encode_rows(
             length=len(solution.input_ids),
             problem=row.problem,
             group=row.prompt,
-            is_correct=row.labels[-1] >= 0.5,
+            is_correct=row.labels[-1] >= RIGHT_STEP_LABEL,
         )
         encoded_rows.append(encoded_row)
         counts["solutions"] += 1

@@ -22,6 +22,7 @@ from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logpro
 from fsdpo_data.engines.prefix_sharing.model_attention import accept_prefix_trees
 from fsdpo_data.engines.scorers.trained_prm import record_trained_steps
 from fsdpo_data.engines.step_tokens import gather_at_positions
+from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.data import (
     IGNORE_LABEL,
@@ -299,7 +300,7 @@ def _heldout_metrics(prediction: Any, rows: Sequence[PrmRow]) -> dict[str, float
             f"training diverged: the model returns NaN for {n_nan} of {len(step_logits)} steps of "
             "held-out problems. Start again with a lower learning rate, or with `dtype=float32`."
         )
-    targets = labels[is_labelled] >= 0.5
+    targets = labels[is_labelled] >= RIGHT_STEP_LABEL
     problems = [row.problem for row in rows]
     step_problems = np.repeat(problems, is_labelled.sum(-1)).tolist()
     has_several_problems = len(set(problems)) > 1

@@ -41,6 +41,12 @@ def test_each_loss_takes_exactly_the_options_that_it_reads(options_class: Any, l
             assert str(refused.value).endswith(f"reads it: {', '.join(readers)}.")
 
 
+def test_an_outcome_has_nothing_to_reduce() -> None:
+    """The implicit loss reads one label of each solution."""
+    with pytest.raises(InputError, match="loss implicit does not read this option"):
+        PrmConfig(data=Path("d"), out=Path("o"), loss="implicit", loss_reduction="mean")
+
+
 def test_the_default_of_an_option_is_no_statement() -> None:
     config = DpoConfig(data=Path("d"), out=Path("o"), loss="dpo", gamma=0.5)
     assert config.gamma == 0.5

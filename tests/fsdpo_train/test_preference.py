@@ -78,7 +78,7 @@ def tokenized_group(tokens, rewards, pairs) -> PromptGroup:
     return PromptGroup("", solutions=solutions, pairs=pairs)
 
 
-def make_groups(seed: int = 0) -> list[PromptGroup]:
+def make_groups(seed: int = 0, *, has_prompts: bool = True) -> list[PromptGroup]:
     """Return two prompts whose solutions have one to four steps and partly no EOS token."""
     draw = torch.Generator().manual_seed(seed)
 
@@ -90,7 +90,7 @@ def make_groups(seed: int = 0) -> list[PromptGroup]:
 
     groups = []
     for n_solutions, pairs in ((5, [(0, 2), (0, 3), (1, 2), (1, 3), (2, 4)]), (2, [(1, 0)])):
-        prompt = tokens(random_count(3, 9))
+        prompt = tokens(random_count(3, 9)) if has_prompts else []
         solutions = []
         rewards = []
         for number in range(n_solutions):
@@ -114,7 +114,7 @@ def make_groups(seed: int = 0) -> list[PromptGroup]:
 def solution_logprobs(model: torch.nn.Module, solution: EncodedSolution) -> torch.Tensor:
     """Return the log-probabilities of a solution's tokens from its own forward pass."""
     logits = model(input_ids=torch.tensor(solution.input_ids)[None]).logits[0].log_softmax(-1)
-    positions = range(solution.prompt_length, len(solution.input_ids))
+    positions = range(solution.completion_start, len(solution.input_ids))
     return torch.stack(
         [logits[position - 1, solution.input_ids[position]] for position in positions]
     )
@@ -142,7 +142,7 @@ def naive_surrogate(
                     reference_logp = solution_logprobs(reference, solution)
                 log_ratio = logp - reference_logp
                 ratio = log_ratio.detach()
-                steps = torch.tensor(solution.step_ids[solution.prompt_length :])
+                steps = torch.tensor(solution.step_ids[solution.completion_start :])
                 weights = naive_weights(
                     spec, group.solutions[index].rewards, steps, sign, ratio, solution
                 )
@@ -173,7 +173,7 @@ def naive_weights(spec, rewards, steps, sign, ratio, solution):
     if spec.loss in ("dpo", "step-dpo", *NAIVE_PAIR_LOSSES):
         return torch.ones(len(steps)).double()
     if spec.loss == "public-code":
-        completion_ids = solution.input_ids[solution.prompt_length :]
+        completion_ids = solution.input_ids[solution.completion_start :]
         trained = [k for k, token in zip(steps, completion_ids, strict=True) if token != EOS]
         total = sum(exps[k] for k in trained)
         zero = torch.tensor(0.0).double()
@@ -249,6 +249,23 @@ def test_grouped_batches_equal_separate_pairs(loss, architecture, attention):
     error = (gradients(model, total) - expected).norm() / expected.norm()
     assert error <= 1e-9
     assert 0 <= metrics["rewards/accuracies"] <= 1
+
+
+@pytest.mark.parametrize("share_prompt", [True, False])
+@pytest.mark.parametrize("loss", ["full-step", "public-code", "dpo"])
+def test_groups_without_prompt_tokens_equal_separate_pairs(loss, share_prompt):
+    """No token predicts the first one, so the loss does not read it."""
+    model, reference = (
+        policy("Qwen2", seed, "sdpa" if share_prompt else "auto") for seed in (0, 1)
+    )
+    spec = PreferenceSpec(loss=loss, beta=0.3)
+    groups = make_groups(has_prompts=False)
+    surrogate, value = naive_surrogate(model, reference, groups, spec)
+    expected = gradients(model, surrogate)
+    total, _ = grouped_loss(model, reference, groups, spec, share_prompt)
+    assert torch.allclose(total, value, rtol=1e-9, atol=0)
+    error = (gradients(model, total) - expected).norm() / expected.norm()
+    assert error <= 1e-9
 
 
 def hinge_loss(pairs: PairLogprobs, spec: PreferenceSpec) -> torch.Tensor:

@@ -201,6 +201,18 @@ def test_dropped_labels_are_not_replaced_by_outcomes(policy: Path, tmp_path: Pat
     assert len(list(labelled_rows(outcomes))) == 3
 
 
+@pytest.mark.parametrize("kind", ["auto", "rollouts"])
+def test_a_dataset_without_any_label_of_the_kind_is_refused(
+    policy: Path, tmp_path: Path, kind: str
+) -> None:
+    small_build(tmp_path / "run", problem_set(1))
+    label_with_rollouts(tmp_path / "run", tmp_path / "labelled")
+    set_rollouts(tmp_path / "labelled", [None] * 4)
+    message = "none of 3 solutions has labels of the kind rollouts"
+    with pytest.raises(InputError, match=message):
+        prepare_data(policy, tmp_path / "labelled", labels=kind)
+
+
 def set_rollouts(dataset: Path, values: list[Any]) -> None:
     """Replace the column `rollouts` of a sealed dataset with one file of solutions."""
     file = dataset / "solutions/train-00000-of-00001.parquet"

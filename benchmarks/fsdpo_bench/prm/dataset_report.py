@@ -30,6 +30,7 @@ from fsdpo_data.core.statistics import (
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
+from fsdpo_data.steps.first_error import NO_ERROR, RIGHT_STEP_LABEL, find_first_below
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
 #: Default values of N of the best-of-N curves. The curves omit values that exceed the number of
@@ -101,7 +102,8 @@ def true_first_error(entry: SolvedProblem) -> int | None:
     labels = entry.solution.step_labels
     if labels is None:
         return first_wrong_step(entry.problem, entry.solution.completions)
-    return next((index for index, label in enumerate(labels) if label < 0.5), None)
+    first_error = find_first_below(labels, RIGHT_STEP_LABEL)
+    return None if first_error == NO_ERROR else first_error
 
 
 def _is_generated(problem: Problem) -> bool:

@@ -29,6 +29,7 @@ from fsdpo_data.exchange.reading import read_usable_rows
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.steps.first_error import (
     NO_ERROR,
+    RIGHT_STEP_LABEL,
     find_first_below,
     harmonic_mean,
     threshold_candidates,
@@ -104,7 +105,7 @@ def read_first_error_rows(file: Path) -> list[FirstErrorExample]:
             key=str(row.record.fields.get("id", row.record.row_number)),
             question=solution.question,
             steps=tuple(solution.steps),
-            first_error=find_first_below(solution.step_labels or (), 0.5),
+            first_error=find_first_below(solution.step_labels or (), RIGHT_STEP_LABEL),
         )
         for row in read_usable_rows(file, lambda _: published, expectation)
         for solution in row.responses

@@ -17,6 +17,8 @@ from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
 from fsdpo_data.models.resolve import ResolvedWeights
 
+#: Cost of a completion in a file of another tool, which may leave its fields out.
+_UNKNOWN_COST = {"n_tokens": None, "seconds": 0.0}
 _COUNTED_LINES = 100  #: Number of lines that may have completions of the first prompt.
 _MAX_QUOTED_CHARS = 80  #: Characters of a prompt in an error message.
 
@@ -63,8 +65,8 @@ class ReplaySampler(BaseReplaySampler):
                 "template of its run.",
             )
         try:
-            completions = load_completions(records[:n])
-        except ValueError:
+            completions = load_completions([{**_UNKNOWN_COST, **record} for record in records[:n]])
+        except (TypeError, ValueError):
             raise _replay_error(
                 self._file,
                 f"a completion of the prompt {quoted_prompt} is incomplete, or has a field of "

@@ -11,11 +11,19 @@ import pytest
 from command_line import run
 from helpers import problem_set, small_build
 
-from fsdpo_data.core.completion_records import dump_completion, load_completions, read_records
+from fsdpo_data.core.completion_records import (
+    dump_completion,
+    load_completions,
+    load_record,
+    read_records,
+)
 from fsdpo_data.core.errors import InputError, StoreError
 from fsdpo_data.core.jsonl_log import LineSpan
-from fsdpo_data.core.sampling import Completion, SearchCost
+from fsdpo_data.core.sampling import Completion, SamplingSpec, SearchCost
+from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.engines.samplers.replay import ReplaySampler
 from fsdpo_data.models.prompts import get_template
+from fsdpo_data.models.resolve import served_weights
 from fsdpo_data.problems.load import load_problems
 
 COMPLETE = {"text": "42", "finish_reason": "stop", "n_tokens": 2, "seconds": 0.1}
@@ -25,10 +33,7 @@ BROKEN: list[Any] = [
     "text",
     [],
     {},
-    *(
-        {key: value for key, value in COMPLETE.items() if key != gone}
-        for gone in list(COMPLETE)[:2]
-    ),
+    *({key: value for key, value in COMPLETE.items() if key != gone} for gone in COMPLETE),
     *(COMPLETE | {"n_tokens": value} for value in (-1, 10**22, 1.5, "2")),
     COMPLETE | {"text": None},
     COMPLETE | {"finish_reason": "eos"},
@@ -37,6 +42,7 @@ BROKEN: list[Any] = [
     *(COMPLETE | {"seconds": value} for value in (True, -1.0, math.inf, math.nan)),
     COMPLETE | {"reasoning": 5},
     COMPLETE | {"stop_string": 5},
+    COMPLETE | {"token_ids": [1, 2]},
     COMPLETE | {"other": 1},
     COMPLETE | {"step_rewards": [0.5]},
     COMPLETE | {"step_chars": [1000]},
@@ -59,12 +65,25 @@ def test_an_invalid_completion_is_refused(value: Any) -> None:
         load_completions([COMPLETE, value])
 
 
-@pytest.mark.parametrize("gone", ["n_tokens", "seconds"])
-def test_the_cost_of_a_completion_may_be_unknown(gone: str) -> None:
-    values = {key: value for key, value in COMPLETE.items() if key != gone}
-    [completion] = load_completions([values])
-    assert getattr(completion, gone) == {"n_tokens": None, "seconds": 0.0}[gone]
-    assert load_completions([COMPLETE | {"n_tokens": None}])[0].n_tokens is None
+def test_a_replay_may_leave_the_cost_out(tmp_path: Path) -> None:
+    file = tmp_path / "recorded.jsonl"
+    values = {"text": "42", "finish_reason": "stop"}
+    record = {"prompt": "20 + 22?", "completions": [values, COMPLETE | {"n_tokens": None}]}
+    file.write_text(json.dumps(record) + "\n")
+    options = SamplerOptions(engine="replay", replay=str(file))
+    sampler = ReplaySampler(served_weights("tiny"), options)
+    [[first, second]] = sampler.sample(["20 + 22?"], SamplingSpec(n=2))
+    assert (first.n_tokens, first.seconds) == (None, 0.0)
+    assert (second.n_tokens, second.seconds) == (None, 0.1)
+
+
+@pytest.mark.parametrize("name", ["problem_id", "prompt"])
+@pytest.mark.parametrize("value", [5, ["x"], None])
+def test_the_texts_of_a_record_are_checked(name: str, value: Any) -> None:
+    record = {"problem_id": "p1", "prompt": "?", "completions": [COMPLETE]}
+    assert load_record(record).problem_id == "p1"
+    with pytest.raises(TypeError, match=f"the {name} is not a text"):
+        load_record(record | {name: value})
 
 
 @pytest.mark.parametrize(
@@ -99,13 +118,14 @@ def test_an_invalid_completion_of_a_sampler_is_named(tmp_path: Path) -> None:
         list(read_records(file, [LineSpan(0, len(line))]))
 
 
-def test_a_run_samples_incomplete_records_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gone", ["text", "n_tokens", "seconds"])
+def test_a_run_samples_incomplete_records_again(tmp_path: Path, gone: str) -> None:
     source = problem_set(3)
     small_build(tmp_path, source)
     old_content = (tmp_path / "completions.jsonl").read_bytes()
     lines = old_content.splitlines()
     record = json.loads(lines[1])
-    record["completions"][0] = {"text": 5}
+    del record["completions"][0][gone]
     (tmp_path / "completions.jsonl").write_bytes(
         b"\n".join([lines[0], json.dumps(record).encode(), *lines[2:]]) + b"\n"
     )
@@ -127,7 +147,7 @@ def test_an_incomplete_replay_is_refused(
         {"n_tokens": "many"},
         {"n_tokens": 2**40},
     ]
-    completions = [{"text": 5}, *(COMPLETE | fields for fields in hostile_fields)]
+    completions = [5, {"text": 5}, *(COMPLETE | fields for fields in hostile_fields)]
     for number, completion in enumerate(completions):
         out = ("--out", str(tmp_path / f"out{number}"))
         recorded.write_text(json.dumps({"prompt": prompt, "completions": [completion]}) + "\n")

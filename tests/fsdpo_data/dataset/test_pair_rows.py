@@ -108,17 +108,34 @@ def test_a_selection_keeps_the_pairs_of_its_solutions(
 
 
 def test_a_selection_without_any_complete_pair(
-    imported_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    imported_dataset: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     data = fd.open_dataset(imported_dataset)
     right = data.select(out=tmp_path / "right", per_problem=1, stratify="none").validate()
     assert right.manifest.rows.pairs == 0
+    assert right.manifest.find(PAIR_STAGE, PairRecord) is None
+    assert not (right.path / "pairs").exists()
+    assert "4 of 4 imported pairs are left out, and 3 of them lost only one" in caplog.text
     for command in (
         ["inspect", str(right.path)],
         ["view", str(right.path), "--out", str(tmp_path / "page.html")],
     ):
         code, _, err = run(capsys, *command)
         assert code == 0, err
+
+
+def test_a_selection_warns_of_pairs_that_lose_one_solution(
+    imported_dataset: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    [first, *_] = read_config(imported_dataset, "pairs")["rejected_id"]
+    selected = fd.open_dataset(imported_dataset).select(
+        out=tmp_path / "selected", filter=f"solution_id <> '{first}'"
+    )
+    assert selected.validate().manifest.rows.pairs == 3
+    assert "1 of 4 imported pairs are left out, and 1 of them lost only one" in caplog.text
 
 
 def test_new_pairs_replace_imported_pairs_with_a_warning(

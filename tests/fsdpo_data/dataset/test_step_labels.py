@@ -64,6 +64,9 @@ def test_the_stages_of_a_dataset_decide_the_kind(tmp_path: Path) -> None:
         ([solution(), solution()], "outcome"),
         ([solution(), solution(rollouts=COUNTS)], "rollouts"),
         ([solution(rollouts=COUNTS), solution(rollouts=[None, COUNTS[1]])], "first-error"),
+        # A search of a solution of two steps may continue both.
+        ([solution(labels=[True, False], rollouts=COUNTS)], "first-error"),
+        ([solution(labels=None), solution(labels=[True, False])], "first-error"),
         ([solution(rollouts=COUNTS), solution(step_labels=[1.0, 0.0])], "imported"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from command_line import run
 from helpers import (
     derive,
     quarantine_counts,
+    read_sample_settings,
     reward_model,
     small_build,
     stage_counts,
@@ -289,6 +291,8 @@ def test_options_convert_the_steps(
     assert row["completions"] == steps
     assert row["step_labels"] == [1.0, 0.0, 0.0][: len(steps)]
     assert f"dropped: {dropped}the name of the task" in text
+    recording = read_sample_settings(dataset.manifest).engine.recording
+    assert recording is not None and re.fullmatch("sha256:[0-9a-f]{64}", recording)
     # The text differs from that of another import, and so do the ids and the options.
     run(capsys, *command, "--out", str(tmp_path / "plain"))
     plain = api.open_dataset(tmp_path / "plain")
@@ -296,6 +300,39 @@ def test_options_convert_the_steps(
     assert (row["solution_id"] == plain_row["solution_id"]) == (not words)
     code, _, error = run(capsys, *command, *words, "--out", str(tmp_path / "plain"), "--resume")
     assert (code == 0) == (not words)
+
+
+def test_a_separator_keeps_a_step_that_is_only_a_marker(tmp_path: Path) -> None:
+    text = "2+2? Step 1: ки\nStep 2: The answer is: 4 ки"
+    row = {"input": text, "label": text.replace("ки", "+"), "task": "GSM8K"}
+    entry = get_step_label_format("math-shepherd")
+    content = entry.step_labels.with_options("newline", first_error_only=False)
+    [solution] = replace(entry, step_labels=content).read_responses(SourceRow(1, row))
+    assert solution.steps == ("Step 1:\n", "The answer is: 4")
+
+
+@pytest.mark.parametrize(
+    ("name", "separator", "dropped"),
+    [
+        ("trl-stepwise", None, "nothing"),
+        (
+            "trl-stepwise",
+            "newline",
+            "step markers, the white space around steps, even in the middle of a sentence",
+        ),
+        (
+            "math-aps",
+            "newline",
+            "step markers, the white space around steps, even in the middle of a sentence, "
+            "the value of the question itself; prefixes are repeated for each leaf of the tree",
+        ),
+        ("openr", "newline", "step markers, the white space around steps"),
+    ],
+)
+def test_the_dropped_data_of_a_separator(name: str, separator: str | None, dropped: str) -> None:
+    content = get_step_label_format(name).step_labels
+    options = content.with_options(separator, first_error_only=False)
+    assert options.settings.drops == dropped
 
 
 @pytest.mark.parametrize("option", [["--first-error-only"], ["--step-separator", "newline"]])

@@ -81,6 +81,17 @@ def test_a_document_with_several_filters_counts_once(grade_rows: Callable[..., A
     assert (series["published_correct"], series["disputed"]) == (1, 0)
 
 
+def test_each_unusable_row_of_a_document_is_quarantined(tmp_path: Path) -> None:
+    golds = written(tmp_path / "golds.jsonl", [GSM8K["doc"] | {"answer": "18"}])
+    other = WRONG | {"filter": "strict-match"}
+    rows = [other, GSM8K, other | LENIENT, GSM8K | LENIENT]
+    file, out = written(tmp_path / "samples_task_2026-01-01.jsonl", rows), tmp_path / "out"
+    _, [solution] = import_file(file, out, problems=str(golds))
+    assert solution["gold"] == "18"
+    quarantined = (out / "quarantine.jsonl").read_text().splitlines()
+    assert [json.loads(line)["row"] for line in quarantined] == [1, 3]
+
+
 def test_old_files_without_filter_names_are_read(grade_rows: Callable[..., Any]) -> None:
     old = {key: value for key, value in GSM8K.items() if key not in ("filter", "metrics")}
     assert [series["n"] for series in grade_rows([old, old | {"exact_match": 0.0}])] == [1]
