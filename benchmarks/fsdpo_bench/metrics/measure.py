@@ -26,7 +26,6 @@ from fsdpo_bench.metrics.measured_datasets import (
 from fsdpo_bench.metrics.report_numbers import NUMBERS
 from fsdpo_bench.metrics.reranking import ahead_of_min, ahead_of_vote, select_strategies
 from fsdpo_bench.metrics.result_records import (
-    RESULTS_VERSION,
     AccuracySpread,
     DecoderResults,
     Results,
@@ -35,6 +34,7 @@ from fsdpo_bench.metrics.result_records import (
 )
 from fsdpo_bench.metrics.reward_statistics import reward_statistics
 from fsdpo_bench.metrics.sample_arrays import Samples
+from fsdpo_bench.run_folder import FORMAT_VERSION
 from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.cost import NO_COST, Cost
 from fsdpo_data.core.lazy import np
@@ -101,7 +101,7 @@ def measure(pool: Pool, spec: MeasureSpec, decoded: Decoded) -> Results:
         if (statistics := reward_statistics(model, samples, spec.gammas)) is not None
     }
     return Results(
-        version=RESULTS_VERSION,
+        version=FORMAT_VERSION,
         run=measurement_settings(pool, names),
         tasks=tasks,
         suites=_suite_results(decoded),
