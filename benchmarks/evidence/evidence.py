@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from figures import write_models, write_sizes
+from fsdpo_bench.run_folder import FORMAT_VERSION, read_version
 from tables import BenchmarkResult, Measurement, render_tables
 
-from fsdpo_bench.run_folder import FORMAT_VERSION, read_version
 from fsdpo_data.core.row_files import read_records
 
 ROOT = Path(__file__).parents[2]

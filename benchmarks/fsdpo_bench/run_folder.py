@@ -18,8 +18,7 @@ from fsdpo_data.core.options import FROM_FILE
 from fsdpo_data.dataset.run_directory import RUN_FILE
 
 RESULTS_FILE = "results.json"  #: Name of the file with the results of a run.
-#: Version of the formats of ``run.json`` and ``results.json``. It increases when a field changes its
-#: meaning.
+#: Version of ``run.json`` and ``results.json``. It increases when a field changes its meaning.
 FORMAT_VERSION: Final = 3
 
 FileRecord = TypeVar("FileRecord", bound=BaseModel)
@@ -95,7 +94,8 @@ def read_record(file: Path, record_class: type[FileRecord]) -> FileRecord:
         return record_class.model_validate_json(read_file(file), context=FROM_FILE)
     except OSError as error:
         raise InputError(
-            f"{file} cannot be read ({error.strerror}). Expected a run that `fsdpo-bench run` wrote."
+            f"{file} cannot be read ({error.strerror}). Expected a run that `fsdpo-bench run` "
+            "wrote."
         ) from None
     except ValidationError as error:
         detail = error.errors(include_url=False)[0]
