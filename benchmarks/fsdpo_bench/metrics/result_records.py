@@ -35,7 +35,7 @@ class DecoderResults(ResultSection):
 
     accuracy: Mean  #: Accuracy; undecided answers and timeouts are wrong.
     #: Number of answers by outcome. Below the number of samples, these are means over subsets.
-    outcomes: dict[str, float]
+    outcomes: dict[str, int | float]
     cost: Cost  #: Cost over all problems.
     #: Accuracy without the tolerance of the benchmark; unset for benchmarks without a tolerance.
     strict: Mean | None = None
