@@ -142,7 +142,7 @@ class DecoderChoices:
         n_missing = float(nothing_P[self.samples.counts_P].sum())
         counts["no_answer"] = counts.get("no_answer", 0.0) + n_missing
         rounded = {name: round(count, 6) for name, count in sorted(counts.items())}
-        return {name: whole_number(count) for name, count in rounded.items() if count > 0}
+        return {name: simplify_count(count) for name, count in rounded.items() if count > 0}
 
     def chosen_indices(self) -> list[int | None] | None:
         """Return the index of the chosen solution of each problem; None if it is not certain.
@@ -154,7 +154,7 @@ class DecoderChoices:
         return [int(row_M.argmax()) if row_M.any() else None for row_M in self.chosen_PM]
 
 
-def whole_number(count: float) -> int | float:
+def simplify_count(count: float) -> int | float:
     """Return a count without a fraction as an integer, so that files have 812 and not 812.0."""
     return int(count) if count.is_integer() else count
 

@@ -16,7 +16,7 @@ from fsdpo_bench.metrics.decoder_choices import (
     decode,
     decode_most_likely,
     select_decoders,
-    whole_number,
+    simplify_count,
 )
 from fsdpo_bench.metrics.measured_datasets import (
     Benchmark,
@@ -202,7 +202,7 @@ def _cost(choices: DecoderChoices) -> Cost:
         tokens = float(samples.tokens_PM.sum()) * size / samples.n_samples
     if setup.decoder.needs_rewards and setup.part == SAMPLES_PART:
         prm_calls = size * len(samples.problems)
-    known_tokens = None if math.isnan(tokens) else whole_number(tokens)
+    known_tokens = None if math.isnan(tokens) else simplify_count(tokens)
     return Cost(tokens=known_tokens, prm_calls=prm_calls)
 
 
