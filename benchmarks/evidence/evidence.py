@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from figures import write_models, write_sizes
+from fsdpo_bench.run_folder import FORMAT_VERSION, read_version
 from tables import BenchmarkResult, Measurement, render_tables
 
 from fsdpo_data.core.row_files import read_records
@@ -61,9 +62,12 @@ class EvidencePool:
         return data
 
     def report(self, name: str, *options: str) -> Measurement:
-        """Measure all models, and return the result of the command."""
+        """Measure all models, and return the result of the command.
+
+        A result of another version is measured again.
+        """
         file = self.out / f"{name}.json"
-        if not file.exists():
+        if not file.exists() or read_version(file) != FORMAT_VERSION:
             datasets = [str(self.import_scores(model)) for model in self.models]
             gammas = ["--gamma", "0.5", "--gamma", "2", "--gamma", "8"]
             printed = run_command(["fsdpo-bench", "report", *datasets, *gammas, *options, "--json"])

@@ -5,7 +5,7 @@ Each decoder that generates solutions of its own has a part with the name of its
 """
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -13,10 +13,15 @@ from fsdpo_bench.tasks.description import TaskDescription
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_atomic
 from fsdpo_data.core.identity import SourceRef
-from fsdpo_data.core.input_files import read_file
+from fsdpo_data.core.input_files import read_file, read_json
+from fsdpo_data.core.options import FROM_FILE
 from fsdpo_data.dataset.run_directory import RUN_FILE
 
 RESULTS_FILE = "results.json"  #: Name of the file with the results of a run.
+#: Version of ``run.json`` and ``results.json``. It increases when a field changes its meaning.
+FORMAT_VERSION: Final = 3
+
+FileRecord = TypeVar("FileRecord", bound=BaseModel)
 
 
 class BenchmarkEntry(BaseModel):
@@ -57,11 +62,45 @@ def read_run_record(run: Path) -> RunRecord:
     """Read ``run.json``.
 
     Raises:
-        InputError: if ``run`` is not a run of ``fsdpo-bench run``.
+        InputError: if the file is not a ``run.json`` of this release.
+    """
+    return read_record(run / RUN_FILE, RunRecord)
+
+
+def read_version(file: Path) -> Any:
+    """Return the version in ``run.json`` or ``results.json``; None without a version.
+
+    Raises:
+        InputError: if the file is not JSON.
+        OSError: if the file cannot be read.
+    """
+    content = read_json(file)
+    return content.get("version") if isinstance(content, dict) else None
+
+
+def read_record(file: Path, record_class: type[FileRecord]) -> FileRecord:
+    """Read ``run.json`` or ``results.json``.
+
+    Raises:
+        InputError: if the file is missing, is of another version, or is not such a file.
     """
     try:
-        return RunRecord.model_validate_json(read_file(run / RUN_FILE))
-    except (OSError, ValidationError) as error:
+        version = read_version(file)
+        if isinstance(version, int) and version != FORMAT_VERSION:
+            raise InputError(
+                f"{file} is of version {version}; this release reads version {FORMAT_VERSION}. "
+                "Name a new folder, or move this one away, and run the benchmark again."
+            )
+        return record_class.model_validate_json(read_file(file), context=FROM_FILE)
+    except OSError as error:
         raise InputError(
-            f"{run}: expected a run that `fsdpo-bench run` wrote, with {RUN_FILE} ({error})."
+            f"{file} cannot be read ({error.strerror}). Expected a run that `fsdpo-bench run` "
+            "wrote."
+        ) from None
+    except ValidationError as error:
+        detail = error.errors(include_url=False)[0]
+        path = ".".join(map(str, detail["loc"]))
+        raise InputError(
+            f"{file} is damaged ({path}: {detail['msg']}). Restore the file, or run the benchmark "
+            "again into a new folder."
         ) from None

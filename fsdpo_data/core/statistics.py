@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from fsdpo_data.core.lazy import np
@@ -67,12 +67,18 @@ class Mean:
 
 
 @dataclass(frozen=True, slots=True)
-class MeanDifference(Mean):
-    """The mean of one or more paired differences with its interval and its p-value."""
+class Difference(Mean):
+    """The mean of one or more differences with its interval."""
 
     value: float  #: The mean.
     ci95: Interval  #: 95 % interval of the mean.
-    p: float | None = None  #: Two-sided p-value of a mean of 0; None for a mean over benchmarks.
+
+
+@dataclass(frozen=True, slots=True)
+class MeanDifference(Difference):
+    """The mean of one or more paired differences with its interval and its p-value."""
+
+    p: float = field(kw_only=True)  #: Two-sided p-value of a mean of 0.
 
 
 class ClusterSums(NamedTuple):
@@ -217,10 +223,15 @@ def mean_difference(
         differences_N: Differences of values in [0, 1], such as of two accuracies of a problem.
         clusters_N: The cluster of each difference; None if the differences are independent. A
             cluster is a problem, several problems with one base problem, or a training seed.
+
+    Raises:
+        ValueError: without differences.
     """
     from scipy.special import stdtr, stdtrit
 
     sums = sum_clusters(differences_N, clusters_N)
+    if not len(sums.counts_G):
+        raise ValueError("a mean difference needs at least one difference")
     mean, error = _mean_difference_and_error(sums)
     n_clusters = len(sums.counts_G)
     freedom = max(1, n_clusters - 1)

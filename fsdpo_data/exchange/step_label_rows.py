@@ -74,8 +74,13 @@ def read_processbench(fields: Fields) -> Iterator[RecordedResponse]:
     """Read ProcessBench; the labels after the first wrong step are unknown."""
     first_error = fields["label"]
     steps = fields["steps"]
-    if not steps or first_error not in range(-1, len(steps)):
-        raise UnusableRowError(f"label {first_error} of {len(steps)} steps")
+    if not isinstance(steps, list | str) or not steps:
+        raise UnusableRowError("the row has no list of steps")
+    if type(first_error) is not int or first_error not in range(-1, len(steps)):
+        raise UnusableRowError(
+            f"label {first_error!r} of {len(steps)} steps, expected a whole number from -1 to "
+            f"{len(steps) - 1}"
+        )
     labels = [index != first_error for index in range(len(steps))]
     yield labelled_solution(fields["problem"], steps, labels)
 

@@ -92,10 +92,12 @@ def test_every_common_measure_of_every_benchmark_and_their_means(tmp_path: Path)
     compared = compare(*two_runs(tmp_path))
     rows = {(delta.task, delta.measure): delta for delta in compared.differences}
     measures = {*DECODERS, "avg@4", "pass@2", "pass@4"}
-    assert set(rows) == {(task, name) for task in (*TASKS, "mean") for name in measures}
-    mean = rows["mean", "avg@4"].difference
+    assert set(rows) == {(task, name) for task in TASKS for name in measures}
+    means = {mean.measure: mean.difference for mean in compared.means}
+    assert set(means) == measures
+    mean = means["avg@4"]
     singles = [rows[task, "avg@4"].difference.value for task in TASKS]
-    assert mean.value == pytest.approx(sum(singles) / 2) and mean.p is None
+    assert mean.value == pytest.approx(sum(singles) / 2)
     assert mean.ci95.low < mean.value < mean.ci95.high
     assert not compared.notes
 
@@ -163,6 +165,10 @@ def test_the_command_prints_the_difference_and_the_changed_problems(tmp_path: Pa
     assert "B - A" in output and output.count("gold '") == 2
     content = json.loads(run_diff(*runs, "--json"))
     assert [delta["measure_a"] for delta in content["differences"]][:3] == list(DECODERS)
+    assert content["changed"] and all(
+        list(row) == ["task", "problem_id", "question", "gold", "answer_a", "answer_b", "better"]
+        for row in content["changed"]
+    )
 
 
 def test_a_narrow_terminal_shows_full_names_and_leaves_columns_out(tmp_path: Path) -> None:

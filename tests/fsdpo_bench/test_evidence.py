@@ -93,6 +93,23 @@ def test_a_small_pool_runs_through_all_commands_and_continues(
         assert (out / name).is_file()
 
 
+def test_a_result_of_another_version_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "results.json").write_text('{"version": 2, "tasks": 4}')
+    commands = []
+
+    def run_command(words: list[str]) -> str:
+        commands.append(words)
+        return '{"version": 3, "tasks": {"only": {"numbers": {}}}}'
+
+    monkeypatch.setattr(evidence, "run_command", run_command)
+    pool = evidence.EvidencePool("title", tmp_path, tmp_path, models=[], golds=None)
+    for _ in range(2):
+        assert pool.report("results").numbers == {}
+    assert len(commands) == 1
+
+
 @pytest.mark.proof
 def test_best_of_32_of_the_real_pools(shared: Path, tmp_path: Path) -> None:
     """Another program computed the values, in percent, with verdicts of an earlier grader.

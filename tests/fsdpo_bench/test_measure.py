@@ -185,9 +185,20 @@ def test_undecided_and_timed_out_answers_are_wrong_with_an_upper_bound(tmp_path:
     }
     assert first.upper_bound is not None and first.upper_bound.total == 3
     assert first.accuracy.ci95 == pytest.approx(wilson_interval([1, 0, 0, 0]))
+    counts = [*first.outcomes.values(), first.cost.tokens]
+    assert all(isinstance(count, int) for count in counts)
     assert task.numbers["avg_at_k"]["2"].value == 0.25
     assert task.numbers["pass_at_k"]["2"].n == 4
     assert task.decoders["sc@2"].outcomes["gold_unparsed"] == 1
+
+
+def test_problems_without_readable_golds_have_no_differences(tmp_path: Path) -> None:
+    problem = make_problem(1)
+    rows = make_solutions(problem, "gg", step_rewards=[[0.5, 0.2], [0.4, 0.9]])
+    root = write_dataset(tmp_path / "d", [problem], rows, prm="prm")
+    task = only_task(measure_paths(root))
+    assert task.decoders["bon@2:mean"].accuracy.value is None
+    assert task.ahead_of_vote == task.ahead_of_min == task.selected == {}
 
 
 def test_a_vote_without_answers_counts_as_no_answer(tmp_path: Path) -> None:

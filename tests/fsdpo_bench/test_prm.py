@@ -249,7 +249,15 @@ def test_converted_step_labels_have_the_tokens_of_processbench(
     ("row", "message"),
     [
         ({"problem": "p", "steps": ["a"], "label": 1}, "label 1 of 1 steps"),
-        ({"problem": "p", "steps": [], "label": -1}, "label -1 of 0 steps"),
+        ({"problem": "p", "steps": [], "label": -1}, "the row has no list of steps"),
+        ({"problem": "p", "steps": {"0": "a"}, "label": 0}, "the row has no list of steps"),
+        ({"problem": "p", "steps": ["a"], "label": 0.0}, "label 0.0 of 1 steps"),
+        (
+            {"problem": "p", "steps": ["a"], "label": "-1"},
+            "label '-1' of 1 steps, expected a whole",
+        ),
+        ({"problem": "p", "steps": ["a", " "], "label": 0}, "the problem or a step is blank"),
+        ({"problem": "p", "steps": ["\ud800"], "label": 0}, "the text contains half a surrogate"),
         ({"problem": "p", "steps": ["a"]}, "the row does not have .*'label' is missing"),
         ({"problem": "p", "steps": ["a", 5], "label": 0}, "expected a text, found 5"),
     ],

@@ -15,6 +15,7 @@ import pytest
 import typer
 from bench_runs import measure_paths, write_run
 from fsdpo_bench.cli.app import app as bench_app
+from fsdpo_bench.cli.recipe_printing import print_plan
 from fsdpo_bench.recipes.load import load_recipes, shipped_recipes
 from fsdpo_bench.recipes.paper_tables import CLOSED_MODELS, paper_cells
 from fsdpo_bench.recipes.recipe import (
@@ -397,9 +398,29 @@ def test_measured_cost_is_read_from_the_output_of_a_stage(tmp_path: Path) -> Non
     costs["greedy"]["tokens"] = None
     file.write_text(json.dumps(content))
     assert measured_cost(run) == (None, pytest.approx(19 / 3600))
+    del costs["greedy"]["seconds"]
+    file.write_text(json.dumps(content))
+    assert measured_cost(run) == (None, None)
     assert measured_cost(RecipeStage("train", "", "x", str(tmp_path / "README.md"), 1)) is None
     pending = RecipeStage("bench", "", "x", str(tmp_path / "no/results.json"), 1)
     assert measured_cost(pending) is None
+
+
+def test_results_of_another_version_count_as_not_measured_and_stop_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "results.json"
+    file.write_text(json.dumps({"version": 2, "run": 3}))
+    row = MeasuredRow("Qwen2-7B-SFT", "sft")
+    stage = RecipeStage("bench", "", "fsdpo-bench run", str(file), 1, measures=row)
+    recipe = Recipe("row", "title", "about", (stage,), tmp_path)
+    print_plan(recipe, recipe.stages)
+    assert "fsdpo-bench run" in capsys.readouterr().out
+    assert recipe.plan_dict(recipe.stages)["stages"][0]["spent"] is None
+    assert {cell.ours for cell in paper_cells([recipe])} == {""}
+    earlier = _script(tmp_path, "earlier", "raise SystemExit(3)")
+    with pytest.raises(InputError, match=r"results\.json is of version 2; .* reads version 3"):
+        run_stages([earlier, stage], print)
 
 
 def test_unknown_recipes_and_stages_are_refused(tmp_path: Path) -> None:

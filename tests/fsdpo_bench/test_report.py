@@ -33,12 +33,13 @@ from fsdpo_bench.metrics.result_records import Results, read_results
 from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_bench.report.plots import _space_out
 from fsdpo_bench.report.problem_list import build_problem_list, explain_outcome
-from fsdpo_bench.report.render import render_html
+from fsdpo_bench.report.render import render_html, render_markdown
 from fsdpo_bench.report.svg import Axis
 from fsdpo_bench.tasks.table import builtin_tasks
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
+from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
@@ -126,7 +127,7 @@ def test_the_run_section_has_the_settings_of_the_datasets(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("version",), 2),
+        (("version",), "3"),
         (("tasks", "math", "decoders", "greedy", "accuracy", "value"), "high"),
         (("tasks", "math", "decoders", "greedy", "cost", "tokens"), "many"),
         (("tasks", "math", "numbers", "pass_at_k", "1", "n"), None),
@@ -145,11 +146,42 @@ def test_invalid_results_are_refused(
         entry = entry[key]
     entry[path[-1]] = value
     (tmp_path / "results.json").write_text(json.dumps(content))
-    with pytest.raises(InputError, match=r"results\.json: expected results"):
+    with pytest.raises(InputError, match=r"results\.json is damaged \([^\n]*\)[^\n]*\Z") as caught:
         read_results(tmp_path / "results.json")
+    assert path[0] in str(caught.value)
     with pytest.raises(ValidationError, match="frozen"):
         results.version = 3  # type: ignore[misc]
     assert Results.model_validate_json(results.to_text()) == results
+
+
+def test_files_of_another_version_are_refused_in_one_line(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {"math": 3})
+    report_run(run)
+    for name in ("run.json", "results.json"):
+        file = run / name
+        content = json.loads(file.read_text())
+        # The other fields have another format, too, and must not be named.
+        file.write_text(json.dumps({"version": 2, "decoders": 4, "tasks": [content]}))
+    expected = r"json is of version 2; this release reads version 3\. [^\n]*run the benchmark again"
+    for command in (["report", str(run)], ["push", str(run), "org/name", "--dry-run"]):
+        with pytest.raises(InputError, match=expected):
+            CliRunner().invoke(app, command, catch_exceptions=False)
+
+
+def test_an_unknown_time_is_in_the_reports(tmp_path: Path) -> None:
+    """A stage of a plug-in may have a cost without a time."""
+    run = write_run(tmp_path / "run", {"math": 3})
+    results = measure_paths(run)
+    datasets = {
+        name: dataset.model_copy(update={"cost": Cost(tokens=5, prm_calls=0)})
+        for name, dataset in results.run.datasets.items()
+    }
+    unknown = results.model_copy(
+        update={"run": results.run.model_copy(update={"datasets": datasets})}
+    )
+    assert "| samples | 5 | 0 | unknown |" in render_markdown(unknown)
+    page = render_html(unknown, build_problem_list(load_pool(run), {"math": {}}), pytest.fail, "")
+    assert "samples took an unknown number of seconds" in page
 
 
 # Numbers
@@ -486,6 +518,11 @@ def test_disagreements_with_recorded_verdicts_are_listed(tmp_path: Path) -> None
     pl.read_parquet(file).with_columns(recorded).write_parquet(file)
     output = invoke("report", root, "--disagreements")
     assert "1 of 3 recorded verdicts differ" in output
+    [comparison] = json.loads(invoke("report", root, "--disagreements", "--json")).values()
+    [row] = comparison["disagreements"]
+    names = ["solution_id", "question", "gold", "answer", "outcome", "recorded_correct"]
+    assert comparison["compared"] == 3 and list(row) == names
+    assert (row["outcome"], row["recorded_correct"]) == ("correct", False)
     assert "gold '11', answer '11': correct, recorded as incorrect  What is 1 + 10?" in output
     [content] = json.loads(invoke("report", root, "--disagreements", "--json")).values()
     assert content["compared"] == 3 and len(content["disagreements"]) == 1

@@ -243,7 +243,7 @@ def test_the_record_of_a_run_describes_its_benchmarks(tmp_path: Path) -> None:
     loaded = load_task(builtin_tasks()["embedded"])
     assert entry.digest == loaded.digest != entry.selected
     assert entry.source == loaded.ref
-    with pytest.raises(InputError, match=r"expected a run that `fsdpo-bench run` wrote"):
+    with pytest.raises(InputError, match=r"Expected a run that `fsdpo-bench run` wrote"):
         read_run_record(tmp_path)
 
 

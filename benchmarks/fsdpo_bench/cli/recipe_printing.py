@@ -79,7 +79,7 @@ def print_costs(stages: Sequence[RecipeStage]) -> None:
     for stage in stages:
         cost = measured_cost(stage)
         tokens = _format_tokens(cost.tokens if cost else None)
-        hours = f"{cost.gpu_hours:,.2f}" if cost else "–"
+        hours = _format_hours(cost.gpu_hours if cost else None)
         counts = (stage.samples or "–", stage.pairs or "–")
         rows.append((stage.name, str(stage.gpus), *counts, tokens, hours))
     columns = ("stage", "GPUs>", "samples>", "pairs>", "measured tokens>", "measured GPU-hours>")
@@ -99,3 +99,7 @@ def _format_tokens(count: float | None) -> str:
     if count is None:
         return "–"
     return f"{count / 1e6:,.0f} M" if count >= 1e6 else f"{count:,.0f}"
+
+
+def _format_hours(hours: float | None) -> str:
+    return "–" if hours is None else f"{hours:,.2f}"

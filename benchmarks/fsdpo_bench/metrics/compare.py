@@ -27,6 +27,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.statistics import (
+    Difference,
     MeanDifference,
     macro_interval,
     mcnemar,
@@ -35,14 +36,15 @@ from fsdpo_data.core.statistics import (
 )
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
 
-MEAN_TITLE = "mean"  #: Name of the mean over all compared benchmarks, in place of a benchmark.
-
 
 @dataclass(frozen=True, slots=True)
 class ChangedProblem:
     """A problem that only one of two systems solves; a system is a decoder of a dataset."""
 
-    placed: PlacedProblem  #: The problem at its place in the benchmark.
+    task: str  #: Name of the benchmark.
+    problem_id: str  #: Content id of the problem.
+    question: str  #: The question.
+    gold: str  #: The gold answer.
     answer_a: str | None  #: The first system's answer.
     answer_b: str | None  #: The second system's answer.
     better: str  #: The system that solves the problem: ``a`` or ``b``.
@@ -50,16 +52,16 @@ class ChangedProblem:
 
 @dataclass(frozen=True, slots=True)
 class PairedDifference:
-    """The difference of two numbers over the same problems, or over the same benchmarks."""
+    """The difference of two numbers over the same problems."""
 
-    task: str  #: Name of the benchmark; ``mean`` for the mean over all compared benchmarks.
+    task: str  #: Name of the benchmark.
     measure_a: str  #: What is compared of A: a decoder, or a number such as ``avg@8``.
     measure_b: str  #: What is compared of B.
     value_a: float  #: Accuracy or mean of A.
     value_b: float  #: Accuracy or mean of B.
     #: Value of B minus value of A, over the problems that count in both; unreadable gold answers do
     #: not count. The p-value is of the exact McNemar test if all values are 0 or 1, and of the t
-    #: test of Student otherwise; None for a mean over benchmarks.
+    #: test of Student otherwise.
     difference: MeanDifference
     only_a: int | None = None  #: Problems with 1 in A and 0 in B; None for other values.
     only_b: int | None = None  #: Problems with 1 in B and 0 in A; None for other values.
@@ -71,12 +73,23 @@ class PairedDifference:
 
 
 @dataclass(frozen=True, slots=True)
+class BenchmarkMean:
+    """The mean over all compared benchmarks, with equal weights, of a number and its difference."""
+
+    measure: str  #: The name of both measures, or their names if they differ.
+    value_a: float  #: Mean of A.
+    value_b: float  #: Mean of B.
+    difference: Difference  #: Value of B minus value of A.
+
+
+@dataclass(frozen=True, slots=True)
 class Comparison:
     """The comparison of two runs or datasets."""
 
-    #: Differences by benchmark: of decoders, then of other numbers. The means over the benchmarks
-    #: come last.
+    #: Differences by benchmark: of decoders, then of other numbers.
     differences: Sequence[PairedDifference]
+    #: Means over the benchmarks, for each measure that all of them have; empty for one benchmark.
+    means: Sequence[BenchmarkMean]
     #: Problems whose verdict changed, for the first pair of decoders of each benchmark whose
     #: choices are certain.
     changed: Sequence[ChangedProblem]
@@ -146,8 +159,8 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
         changed += _changed_problems(pair, decoded_pairs)
         if options.decoder_a is None and options.decoder_b is None:
             differences += _number_differences(pair)
-    differences += _benchmark_means(differences)
-    return Comparison(differences=differences, changed=changed, notes=notes)
+    means = _benchmark_means(differences)
+    return Comparison(differences=differences, means=means, changed=changed, notes=notes)
 
 
 def paired_differences(
@@ -381,7 +394,7 @@ def _key_pairs(keys_a: Sequence[str], keys_b: Sequence[str]) -> list[tuple[str, 
     return [(key, key) for key in keys_a if key in keys_b]
 
 
-def _benchmark_means(differences: Sequence[PairedDifference]) -> list[PairedDifference]:
+def _benchmark_means(differences: Sequence[PairedDifference]) -> list[BenchmarkMean]:
     """Return the mean over the benchmarks for each measure that all benchmarks have.
 
     Every benchmark has the same weight.
@@ -391,19 +404,17 @@ def _benchmark_means(differences: Sequence[PairedDifference]) -> list[PairedDiff
         by_measure[difference.measure].append(difference)
     n_tasks = len({difference.task for difference in differences})
     means = []
-    for singles in by_measure.values():
+    for measure, singles in by_measure.items():
         if n_tasks < 2 or len(singles) < n_tasks:
             continue
         values = [single.difference.value for single in singles]
         intervals = [single.difference.ci95 for single in singles]
         means.append(
-            PairedDifference(
-                task=MEAN_TITLE,
-                measure_a=singles[0].measure_a,
-                measure_b=singles[0].measure_b,
+            BenchmarkMean(
+                measure=measure,
                 value_a=sum(single.value_a for single in singles) / n_tasks,
                 value_b=sum(single.value_b for single in singles) / n_tasks,
-                difference=MeanDifference(
+                difference=Difference(
                     value=sum(values) / n_tasks,
                     n=sum(single.difference.n for single in singles),
                     ci95=macro_interval(values, intervals),
@@ -425,7 +436,10 @@ def _changed_problems(
         gain_P = decoded.b.correct_P[pair.index_b] - decoded.a.correct_P[pair.index_a]
         return [
             ChangedProblem(
-                placed=placed,
+                task=pair.name,
+                problem_id=placed.problem_id,
+                question=placed.problem.question,
+                gold=placed.problem.answer,
                 answer_a=_chosen_answer(decoded.a, chosen_a, index_a),
                 answer_b=_chosen_answer(decoded.b, chosen_b, index_b),
                 better="a" if gain < 0 else "b",

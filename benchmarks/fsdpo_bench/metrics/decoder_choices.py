@@ -125,7 +125,7 @@ class DecoderChoices:
             counts_P = counts_P & selected_P
         return mean_rate(value_P[counts_P], self.samples.clusters(counts_P))
 
-    def outcome_counts(self) -> dict[str, float]:
+    def outcome_counts(self) -> dict[str, int | float]:
         """Return the expected number of answers by outcome, over all problems.
 
         Sums of probabilities have rounding errors, so the counts are rounded to six digits.
@@ -142,7 +142,7 @@ class DecoderChoices:
         n_missing = float(nothing_P[self.samples.counts_P].sum())
         counts["no_answer"] = counts.get("no_answer", 0.0) + n_missing
         rounded = {name: round(count, 6) for name, count in sorted(counts.items())}
-        return {name: count for name, count in rounded.items() if count > 0}
+        return {name: simplify_count(count) for name, count in rounded.items() if count > 0}
 
     def chosen_indices(self) -> list[int | None] | None:
         """Return the index of the chosen solution of each problem; None if it is not certain.
@@ -152,6 +152,11 @@ class DecoderChoices:
         if not np.isin(self.chosen_PM, (0, 1)).all():
             return None
         return [int(row_M.argmax()) if row_M.any() else None for row_M in self.chosen_PM]
+
+
+def simplify_count(count: float) -> int | float:
+    """Return a count without a fraction as an integer, so that files have 812 and not 812.0."""
+    return int(count) if count.is_integer() else count
 
 
 @cache

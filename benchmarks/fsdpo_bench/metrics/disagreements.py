@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsdpo_bench.metrics.full_solutions import SolvedProblem, read_solved_problems
 from fsdpo_data.core.entities import GRADED_OUTCOMES
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pl
@@ -17,11 +16,23 @@ RECORDED_COLUMN = "recorded_correct"  #: Column of solutions with the imported v
 
 
 @dataclass(frozen=True, slots=True)
+class Disagreement:
+    """A solution with two different verdicts."""
+
+    solution_id: str  #: Id of the solution.
+    question: str  #: The question.
+    gold: str  #: The gold answer.
+    answer: str | None  #: The extracted answer.
+    outcome: str  #: The verdict of the grader.
+    recorded_correct: bool  #: The imported verdict.
+
+
+@dataclass(frozen=True, slots=True)
 class VerdictComparison:
     """The verdicts of a dataset next to the imported ones."""
 
     compared: int  #: Solutions with both verdicts.
-    disagreements: list[SolvedProblem]  #: Solutions whose verdicts differ.
+    disagreements: list[Disagreement]  #: Solutions whose verdicts differ.
 
 
 def compare_verdicts(root: Path) -> VerdictComparison:
@@ -32,16 +43,25 @@ def compare_verdicts(root: Path) -> VerdictComparison:
     Raises:
         InputError: if the dataset has no imported verdicts.
     """
-    is_recorded = pl.col(RECORDED_COLUMN).is_not_null()
-    is_compared = is_recorded & pl.col("outcome").is_in(GRADED_OUTCOMES)
-    differs = is_compared & ((pl.col("outcome") == "correct") != pl.col(RECORDED_COLUMN))
-    rows = scan_rows("solutions", read_manifest(root).config_paths(root, "solutions"))
-    counts = collect_rows(rows.select(recorded=is_recorded.sum(), compared=is_compared.sum()))
-    [(n_recorded, n_compared)] = counts.rows()
-    if not n_recorded:
+    manifest = read_manifest(root)
+    problems = scan_rows("problems", manifest.config_paths(root, "problems")).rename(
+        {"answer": "gold"}
+    )
+    recorded = (
+        scan_rows("solutions", manifest.config_paths(root, "solutions"))
+        .filter(pl.col(RECORDED_COLUMN).is_not_null())
+        .join(problems.select("problem_id", "question", "gold"), on="problem_id")
+        .sort("problem_id", "sample_index")
+        .select("solution_id", "question", "gold", "answer", "outcome", RECORDED_COLUMN)
+    )
+    rows = collect_rows(recorded)
+    if not rows.height:
         raise InputError(
             f"{root} has no recorded verdicts. Import a file whose rows have them.", field="data"
         )
-    disagreements = read_solved_problems(root, differs)
-    disagreements.sort(key=lambda entry: (entry.solution.problem_id, entry.solution.sample_index))
-    return VerdictComparison(n_compared, disagreements)
+    decided = rows.filter(pl.col("outcome").is_in(GRADED_OUTCOMES))
+    differing = decided.filter((pl.col("outcome") == "correct") != pl.col(RECORDED_COLUMN))
+    return VerdictComparison(
+        compared=decided.height,
+        disagreements=[Disagreement(*row) for row in differing.iter_rows()],
+    )

@@ -16,6 +16,7 @@ from fsdpo_bench.metrics.decoder_choices import (
     decode,
     decode_most_likely,
     select_decoders,
+    simplify_count,
 )
 from fsdpo_bench.metrics.measured_datasets import (
     Benchmark,
@@ -26,7 +27,6 @@ from fsdpo_bench.metrics.measured_datasets import (
 from fsdpo_bench.metrics.report_numbers import NUMBERS
 from fsdpo_bench.metrics.reranking import ahead_of_min, ahead_of_vote, select_strategies
 from fsdpo_bench.metrics.result_records import (
-    RESULTS_VERSION,
     AccuracySpread,
     DecoderResults,
     Results,
@@ -35,6 +35,7 @@ from fsdpo_bench.metrics.result_records import (
 )
 from fsdpo_bench.metrics.reward_statistics import reward_statistics
 from fsdpo_bench.metrics.sample_arrays import Samples
+from fsdpo_bench.run_folder import FORMAT_VERSION
 from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.cost import NO_COST, Cost
 from fsdpo_data.core.lazy import np
@@ -101,7 +102,7 @@ def measure(pool: Pool, spec: MeasureSpec, decoded: Decoded) -> Results:
         if (statistics := reward_statistics(model, samples, spec.gammas)) is not None
     }
     return Results(
-        version=RESULTS_VERSION,
+        version=FORMAT_VERSION,
         run=measurement_settings(pool, names),
         tasks=tasks,
         suites=_suite_results(decoded),
@@ -201,7 +202,8 @@ def _cost(choices: DecoderChoices) -> Cost:
         tokens = float(samples.tokens_PM.sum()) * size / samples.n_samples
     if setup.decoder.needs_rewards and setup.part == SAMPLES_PART:
         prm_calls = size * len(samples.problems)
-    return Cost(tokens=None if math.isnan(tokens) else tokens, prm_calls=prm_calls)
+    known_tokens = None if math.isnan(tokens) else simplify_count(tokens)
+    return Cost(tokens=known_tokens, prm_calls=prm_calls)
 
 
 def group_labels(samples: Samples) -> dict[str, dict[str, np.ndarray]]:

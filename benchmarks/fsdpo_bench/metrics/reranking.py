@@ -19,17 +19,25 @@ from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
 
 
 def ahead_of_vote(decoded: Mapping[str, DecoderChoices]) -> dict[str, MeanDifference]:
-    """Return the difference of each choice by a reward model from the vote of as many samples."""
+    """Return the difference of each choice by a reward model from the vote of as many samples.
+
+    Empty if no problem counts.
+    """
     votes = _votes(decoded)
     return {
         name: _difference(choices, votes[choices.decoder.setup.k])
         for name, choices in decoded.items()
-        if choices.decoder.model and choices.decoder.setup.k in votes
+        if choices.decoder.model
+        and choices.decoder.setup.k in votes
+        and choices.samples.counts_P.any()
     }
 
 
 def ahead_of_min(decoded: Mapping[str, DecoderChoices]) -> dict[str, MeanDifference]:
-    """Return the difference of best-of-N by each other aggregate from best-of-N by ``min``."""
+    """Return the difference of best-of-N by each other aggregate from best-of-N by ``min``.
+
+    Empty if no problem counts.
+    """
     best = {
         (choices.decoder.model, choices.decoder.setup): choices
         for choices in decoded.values()
@@ -38,7 +46,8 @@ def ahead_of_min(decoded: Mapping[str, DecoderChoices]) -> dict[str, MeanDiffere
     differences = {}
     for (model, setup), choices in best.items():
         base = best.get((model, replace(setup, aggregate=DEFAULT_AGGREGATE)))
-        if base is not None and setup.aggregate != DEFAULT_AGGREGATE:
+        is_other = setup.aggregate != DEFAULT_AGGREGATE
+        if base is not None and is_other and choices.samples.counts_P.any():
             differences[choices.name] = _difference(choices, base)
     return differences
 
@@ -158,7 +167,7 @@ def _correct_p_values(
         (model, size) for model, by_size in selected.items() for size in by_size if int(size) > 1
     ]
     differences = [selected[model][size].ahead_of_vote for model, size in cells]
-    p_values = holm([difference.p for difference in differences if difference.p is not None])
+    p_values = holm([difference.p for difference in differences])
     for (model, size), p_value in zip(cells, p_values, strict=True):
         strategy = selected[model][size]
         selected[model][size] = strategy.model_copy(update={"p_holm": p_value})

@@ -5,22 +5,16 @@ Reports, cards and the Hub show these records. :meth:`Results.to_json` is the co
 
 import json
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 import pydantic
 from pydantic import ConfigDict
 
-from fsdpo_bench.run_folder import BenchmarkEntry
+from fsdpo_bench.run_folder import BenchmarkEntry, read_record
 from fsdpo_data.core.cost import Cost
-from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.input_files import read_file
-from fsdpo_data.core.options import FROM_FILE
 from fsdpo_data.core.statistics import Mean, MeanDifference
 from fsdpo_data.dataset.stage_records import AnswerJudgeStats, GradeSettings, SampleSettings
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
-
-#: Format version of ``results.json``. It increases when a field changes its meaning.
-RESULTS_VERSION: Final = 3
 
 
 class ResultSection(pydantic.BaseModel):
@@ -41,7 +35,7 @@ class DecoderResults(ResultSection):
 
     accuracy: Mean  #: Accuracy; undecided answers and timeouts are wrong.
     #: Number of answers by outcome. Below the number of samples, these are means over subsets.
-    outcomes: dict[str, float]
+    outcomes: dict[str, int | float]
     cost: Cost  #: Cost over all problems.
     #: Accuracy without the tolerance of the benchmark; unset for benchmarks without a tolerance.
     strict: Mean | None = None
@@ -212,7 +206,7 @@ class MeasurementSettings(ResultSection):
 class Results(ResultSection):
     """The content of ``results.json``."""
 
-    version: Literal[3]  #: Format version, :data:`RESULTS_VERSION`.
+    version: Literal[3]  #: Version of the format, :data:`~fsdpo_bench.run_folder.FORMAT_VERSION`.
     run: MeasurementSettings  #: The datasets and their settings.
     tasks: dict[str, TaskResults]  #: Results by benchmark.
     suites: dict[str, SuiteResults]  #: Mean results by suite.
@@ -236,10 +230,4 @@ def read_results(file: Path) -> Results:
     Raises:
         InputError: if the file is not a ``results.json`` of this release.
     """
-    try:
-        return Results.model_validate_json(read_file(file), context=FROM_FILE)
-    except (OSError, pydantic.ValidationError) as error:
-        raise InputError(
-            f"{file}: expected results that `fsdpo-bench run` wrote ({error}). Write them again "
-            "with `fsdpo-bench report`."
-        ) from error
+    return read_record(file, Results)

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsdpo_bench.metrics.report_numbers import format_points
-from fsdpo_bench.metrics.result_records import Results, read_results
+from fsdpo_bench.metrics.result_records import Results
 from fsdpo_bench.recipes.recipe import Recipe, RecipeStage, measured_cost
 from fsdpo_bench.report.published import PublishedResult, published_results
-from fsdpo_bench.run_folder import RESULTS_FILE
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 
 #: The column with the mean over the benchmarks of a table.
@@ -39,7 +38,7 @@ def paper_cells(recipes: Sequence[Recipe], *, closed_models: bool = False) -> li
         closed_models: Whether to include the models that no recipe can run.
     """
     stages = [stage for recipe in recipes for stage in recipe.stages if stage.measures]
-    results = {stage.done_file: _read_results(stage) for stage in stages}
+    results = {stage.done_file: stage.read_results() for stage in stages}
     cells = []
     for published in published_results():
         row_stages = [
@@ -60,15 +59,9 @@ def paper_cells(recipes: Sequence[Recipe], *, closed_models: bool = False) -> li
 def _our_hours(stages: Sequence[RecipeStage]) -> str:
     """Return the measured hours of the stages that sampled a dataset, in words."""
     sampling = [stage for stage in stages if Path(stage.done_file).name == MANIFEST_FILE]
-    costs = [measured_cost(stage) for stage in sampling]
-    hours = [cost.gpu_hours for cost in costs if cost is not None]
-    return f"{math.fsum(hours):.2f}" if hours else ""
-
-
-def _read_results(stage: RecipeStage) -> Results | None:
-    """Return the results that a stage has written; None before it ran."""
-    file = Path(stage.done_file)
-    return read_results(file) if file.name == RESULTS_FILE and file.is_file() else None
+    costs = [cost for stage in sampling if (cost := measured_cost(stage)) is not None]
+    hours = [cost.gpu_hours for cost in costs if cost.gpu_hours is not None]
+    return f"{math.fsum(hours):.2f}" if hours and len(hours) == len(costs) else ""
 
 
 def _our_number(published: PublishedResult, runs: Sequence[Results]) -> str:

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from fsdpo_bench.metrics.result_records import read_results
+from fsdpo_bench.metrics.result_records import Results, read_results
 from fsdpo_bench.report.published import PublishedResult
-from fsdpo_bench.run_folder import RESULTS_FILE
+from fsdpo_bench.run_folder import FORMAT_VERSION, RESULTS_FILE, read_version
 from fsdpo_data.core.cost import NO_COST, Cost
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.input_files import read_json
@@ -53,6 +53,18 @@ class RecipeStage:
     def argv(self) -> list[str]:
         """The arguments of the command line, split as in a shell."""
         return shlex.split(self.command)
+
+    @property
+    def has_results(self) -> bool:
+        """Whether the stage has written results, of any version."""
+        file = Path(self.done_file)
+        return file.name == RESULTS_FILE and file.is_file()
+
+    def read_results(self) -> Results | None:
+        """Return the results of the stage; None before it ran, or if they have another version."""
+        file = Path(self.done_file)
+        is_readable = self.has_results and read_version(file) == FORMAT_VERSION
+        return read_results(file) if is_readable else None
 
     def plan_dict(self) -> dict[str, Any]:
         """Return the command with its measured cost, as JSON values."""
@@ -118,7 +130,8 @@ class StageCost(NamedTuple):
     """The measured cost of a stage."""
 
     tokens: float | None  #: Processed tokens; None if unknown.
-    gpu_hours: float  #: Hours times GPUs; a stage on the CPU counts as one.
+    #: Hours times GPUs; a stage on the CPU counts as one. None if unknown.
+    gpu_hours: float | None
 
 
 def measured_cost(stage: RecipeStage) -> StageCost | None:
@@ -126,25 +139,33 @@ def measured_cost(stage: RecipeStage) -> StageCost | None:
 
     A manifest includes the cost of the input dataset, which is subtracted.
     """
-    total = _read_cost(Path(stage.done_file))
-    if total is None:
+    results = stage.read_results()
+    if results is not None:
+        total = sum((dataset.cost for dataset in results.run.datasets.values()), NO_COST)
+        return _stage_cost(total, NO_COST, stage.gpus)
+    total_cost = _read_manifest_cost(Path(stage.done_file))
+    if total_cost is None:
         return None
-    input_manifest = "/".join([*stage.argv[2:3], "manifest.json"])
-    input_cost = _read_cost(Path(input_manifest)) or NO_COST
-    tokens = None
+    input_manifest = "/".join([*stage.argv[2:3], MANIFEST_FILE])
+    input_cost = _read_manifest_cost(Path(input_manifest)) or NO_COST
+    return _stage_cost(total_cost, input_cost, stage.gpus)
+
+
+def _read_manifest_cost(file: Path) -> Cost | None:
+    """Return the cost in a manifest; None for other files, and before the stage ran."""
+    if file.name != MANIFEST_FILE or not file.is_file():
+        return None
+    return Cost.model_validate(read_json(file)["cost"])
+
+
+def _stage_cost(total: Cost, input_cost: Cost, gpus: int) -> StageCost:
+    """Return the cost of a stage without the cost of its input; an unknown number stays unknown."""
+    tokens = gpu_hours = None
     if total.tokens is not None and input_cost.tokens is not None:
         tokens = total.tokens - input_cost.tokens
-    seconds = (total.seconds or 0.0) - (input_cost.seconds or 0.0)
-    return StageCost(tokens, seconds * max(1, stage.gpus) / 3600)
-
-
-def _read_cost(file: Path) -> Cost | None:
-    """Return the cost in a manifest, or of all datasets in results."""
-    if file.name not in (MANIFEST_FILE, RESULTS_FILE) or not file.is_file():
-        return None
-    if file.name == MANIFEST_FILE:
-        return Cost.model_validate(read_json(file)["cost"])
-    return sum((dataset.cost for dataset in read_results(file).run.datasets.values()), NO_COST)
+    if total.seconds is not None and input_cost.seconds is not None:
+        gpu_hours = (total.seconds - input_cost.seconds) * max(1, gpus) / 3600
+    return StageCost(tokens, gpu_hours)
 
 
 def pending_command(stage: RecipeStage) -> list[str] | None:
@@ -181,9 +202,13 @@ def run_stages(stages: Sequence[RecipeStage], print_line: Callable[[str], None])
     """Run the incomplete stages in order.
 
     Raises:
-        InputError: if the program of a stage is not installed.
+        InputError: if the program of a stage is not installed, or results in the output of a stage
+            are not of this release.
         FsdpoError: if a stage fails.
     """
+    for stage in stages:
+        if stage.has_results:
+            read_results(Path(stage.done_file))  # refuses other versions before hours of work
     # The programs are in the folder of this Python, which need not be in PATH.
     path = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)))
     for stage in stages:

@@ -35,9 +35,7 @@ def render_comparison(
 ) -> str:
     """Render the page; if not all problems fit, it prefers those with changed verdicts."""
     pairs = [pair for pair, _ in pair_benchmarks(pool_a, pool_b, options)]
-    changed = {
-        (entry.placed.benchmark_place.name, entry.placed.problem_id) for entry in comparison.changed
-    }
+    changed = {(entry.task, entry.problem_id) for entry in comparison.changed}
     positions = [
         (number, position)
         for number, pair in enumerate(pairs)

@@ -137,12 +137,11 @@ def print_disagreements(name: str, comparison: VerdictComparison, count: int) ->
     differing = comparison.disagreements
     print_text(f"{name}: {len(differing):,} of {comparison.compared:,} recorded verdicts differ")
     for entry in differing[:count]:
-        problem, solution = entry.problem, entry.solution
-        recorded = "correct" if solution.recorded_correct else "incorrect"
-        question = " ".join(problem.question.split())[:_MAX_QUESTION_CHARS]
+        recorded = "correct" if entry.recorded_correct else "incorrect"
+        question = " ".join(entry.question.split())[:_MAX_QUESTION_CHARS]
         print_text(
-            f"{solution.solution_id}: gold {problem.answer!r}, answer {solution.answer!r}: "
-            f"{solution.outcome}, recorded as {recorded}  {question}"
+            f"{entry.solution_id}: gold {entry.gold!r}, answer {entry.answer!r}: "
+            f"{entry.outcome}, recorded as {recorded}  {question}"
         )
     if len(differing) > count:
         print_text(f"{len(differing) - count:,} more; --show {len(differing)} shows all")
@@ -298,14 +297,13 @@ def print_comparison(comparison: Comparison, count: int, columns: Sequence[str] 
     if any(paired.difference.clusters for paired in comparison.differences):
         print_text("(n): number of base problems; intervals and p-values are over base problems.")
     for changed in comparison.changed[:count]:
-        placed = changed.placed
         is_a_better = changed.better == "a"
         correct_answer = changed.answer_a if is_a_better else changed.answer_b
         wrong_answer = changed.answer_b if is_a_better else changed.answer_a
-        question = " ".join(placed.problem.question.split())[:_MAX_QUESTION_CHARS]
+        question = " ".join(changed.question.split())[:_MAX_QUESTION_CHARS]
         print_text(
-            f"{placed.benchmark_place.name} {placed.problem_id}  only {changed.better.upper()}: "
-            f"gold {placed.problem.answer!r}, correct {correct_answer!r}, "
+            f"{changed.task} {changed.problem_id}  only {changed.better.upper()}: "
+            f"gold {changed.gold!r}, correct {correct_answer!r}, "
             f"wrong {wrong_answer!r}  {question}"
         )
     n_changed = len(comparison.changed)

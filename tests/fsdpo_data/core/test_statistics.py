@@ -358,3 +358,8 @@ def test_each_stratum_of_the_bootstrap_keeps_its_size() -> None:
     assert bootstrap_interval(check_sizes, 1, 5) is None
     assert bootstrap_interval(lambda counts: np.zeros(len(counts)), 9) is None
     assert bootstrap_interval(lambda counts: np.full(len(counts), np.nan), 9) is None
+
+
+def test_a_mean_difference_needs_a_difference() -> None:
+    with pytest.raises(ValueError, match="at least one difference"):
+        mean_difference([])
