@@ -244,7 +244,8 @@ def test_other_datasets_have_no_imported_labels(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
     assert {row["step_labels"] for row in solutions(tmp_path / "run")} == {None}
     assert training_rows(tmp_path / "run")
-    assert not training_rows(tmp_path / "run", labels="imported")
+    with pytest.raises(InputError, match="none of 9 solutions has labels of the kind imported"):
+        training_rows(tmp_path / "run", labels="imported")
 
 
 SHEPHERD_ROW = {

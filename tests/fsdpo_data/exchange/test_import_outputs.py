@@ -507,7 +507,7 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "Theirs" in done.output and f"next: fsdpo-data inspect {out}" in done.output
     for flag, value in (("--temperature", "0.5"), ("--problems", "gsm8k"), ("--series", "x")):
-        with pytest.raises(InputError, match=f"{flag} .*needs --from outputs"):
+        with pytest.raises(InputError, match=f"{flag} .*use one that reads it: outputs"):
             CliRunner().invoke(app, [*line, "prm800k", flag, value], catch_exceptions=False)
     message = (
         r"contains no outputs\. First problem: fields a\. Expected .*; "
