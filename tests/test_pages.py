@@ -343,12 +343,14 @@ def benchmark_section(name: str) -> str:
 def published_cells(model: str, benchmark: str, n: str) -> list[str]:
     """Return vote, accuracy and difference of a published model, by the selected strategy."""
     section = benchmark_section(benchmark)
-    vote = re.search(r"^vote .* ([\d.]+) \[[^]]*\]$", section, flags=re.M)
+    votes = re.search(r"^vote .*$", section, flags=re.M)
     choice = re.search(
         rf"^{re.escape(model)} +{n} +([\d.]+) \[[^]]*\] +(\S+ \[[^]]*\])", section, flags=re.M
     )
-    assert vote and choice
-    return [vote[1], choice[1], choice[2]]
+    header = re.search(r"^ +(N=1 .*)$", section, flags=re.M)
+    assert votes and choice and header
+    vote = re.findall(r"([\d.]+) \[", votes[0])[header[1].split().index(f"N={n}")]
+    return [vote, choice[1], choice[2]]
 
 
 def clean_difference(problems: str, benchmark: str, n: str) -> str:
@@ -366,6 +368,14 @@ def page_cells(page: str, start: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
+def training_cost(size: str) -> list[float]:
+    """Return seconds, MB and MB of the GPU of the training on outcomes; 0 without a GPU."""
+    stages = (MEASURED / f"real/{size}/stages.csv").read_text(encoding="utf-8")
+    stage = re.search(r"^prm-outcome,done,([\d.]+),\d*,(\d+),(\d*),", stages, flags=re.M)
+    assert stage
+    return [float(number or 0) for number in stage.groups()]
+
+
 def accuracy(cell: str) -> str:
     """Return the accuracy of a cell with an interval."""
     return cell.partition(" [")[0]
@@ -374,15 +384,16 @@ def accuracy(cell: str) -> str:
 def test_the_results_of_the_readme_are_those_of_their_files_and_pages() -> None:
     """Each cell is in the row of its model and problems, and not only somewhere in a file."""
     kinds = set()
-    for choice, n, *values in result_rows():
+    assert "| vote of 8 (%) |" in README
+    for choice, *values in result_rows():
         kinds.add(choice)
         if match := re.fullmatch(r"([\w.-]+), (MATH-500|GSM8K)", choice):
-            assert values == published_cells(match[1], match[2], n)
+            assert values == published_cells(match[1], match[2], "8")
         else:
             match = re.fullmatch(r"ours \((Monte-Carlo labels|outcomes)\), GSM8K", choice)
             assert match
-            _, vote, *_ = page_cells("evidence.md", f"vote of {n}")
-            row = f"best of {n}: cross-entropy on {match[1]}"
+            _, vote, *_ = page_cells("evidence.md", "vote of 8")
+            row = f"best of 8: cross-entropy on {match[1]}"
             _, chosen, ahead, *_ = page_cells("evidence.md", row)
             assert values == [accuracy(vote), accuracy(chosen), ahead]
     assert len(kinds) == len(result_rows()) == 4
@@ -397,16 +408,15 @@ def test_the_sentences_of_the_readme_state_the_results_of_their_files_and_pages(
         rows = RESULTS[BY_COMMAND[excerpt[1]]][1].splitlines()
         assert [row for row in rows if row.startswith(f"{label}  ") and row.endswith(f"  {cell}")]
     gsm8k, math = clean_difference("187", "GSM8K", "8"), clean_difference("43", "MATH-500", "8")
-    assert f"best of 8 is {gsm8k.replace(']', '] points ahead')} on 187 of GSM8K" in text
+    assert f"best of 8 is {gsm8k.replace(']', '] points ahead')} on 187 of GSM8K," in text
     assert f"and {math} on 43 of MATH-500" in text
     _, dpo, *_ = page_cells("study.md", "DPO")
     _, weighted, ahead, _ = page_cells("study.md", "full-step, γ 0.5, PRM")
     assert f"avg@2: DPO {accuracy(dpo)}, full-step {accuracy(weighted)} ({ahead})" in text
-    stages = (MEASURED / "real/gpu/stages.csv").read_text(encoding="utf-8")
-    stage = re.search(r"^prm-outcome,done,([\d.]+),\d*,\d+,(\d+)", stages, flags=re.M)
-    assert stage
-    minutes, gigabytes = float(stage[1]) / 60, int(stage[2]) / 1000
-    assert f"in {minutes:.1f} minutes with {gigabytes:.0f} GB" in text
+    seconds, _, gpu_memory = training_cost("gpu")
+    assert f"one H200 in {seconds / 60:.1f} minutes with {gpu_memory / 1000:.0f} GB" in text
+    seconds, memory, _ = training_cost("cpu")
+    assert f"two cores in {seconds / 60:.0f} minutes with {memory / 1000:.1f} GB" in text
 
 
 def test_the_readme_counts_the_formats_of_reward_models() -> None:
