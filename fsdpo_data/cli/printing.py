@@ -62,9 +62,9 @@ def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> Non
     from rich.console import Console
 
     console = Console(emoji=False)  # otherwise rich prints ":100:" as an emoji
-    console.rule(
-        f"[bold]{problem['problem_id']}[/]  {escape_for_terminal(problem['source'])}", align="left"
-    )
+    problem_id = escape_for_terminal(problem["problem_id"])
+    source = escape_for_terminal(problem["source"])
+    console.rule(f"[bold]{problem_id}[/]  {source}", align="left")
     console.print(
         escape_for_terminal(textwrap.fill(problem["question"], console.width)), highlight=False
     )
@@ -111,7 +111,8 @@ def _print_pair(console: Console, pair: Mapping[str, Any], gamma: float) -> None
     table = Table(title=f"\npair, α at γ = {gamma:g}", title_justify="left", box=None, expand=True)
     columns = []
     for side in SIDES:
-        table.add_column(f"{side} {pair[f'{side}_id']}", ratio=1, overflow="fold")
+        solution_id = escape_for_terminal(pair[f"{side}_id"])
+        table.add_column(f"{side} {solution_id}", ratio=1, overflow="fold")
         rewards = _format_rewards(pair[f"{side}_rewards"], gamma, is_chosen=side == "chosen")
         steps = [escape_for_terminal(step.rstrip()) for step in pair[f"{side}_steps"]]
         cells = zip_longest(rewards, steps, fillvalue="")
@@ -138,7 +139,7 @@ def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float)
     console.print(
         f"\n[bold {colour}]#{solution['sample_index']} {solution['outcome']}[/]  "
         f"answer {answer}  [dim]{format_token_count(solution['n_tokens'])}{truncated}  "
-        f"{solution['solution_id']}[/]",
+        f"{escape_for_terminal(solution['solution_id'])}[/]",
         highlight=False,
     )
     for name, value in other_values(solution).items():

@@ -183,13 +183,18 @@ def test_a_terminal_takes_no_orders_from_a_model(capsys: pytest.CaptureFixture[s
         "answer": order,
         "finish_reason": "stop",
         "n_tokens": 1,
-        "solution_id": "0",
+        "solution_id": order,
         "completions": [f"Step 1{order}[bold]"],
         "labels": None,
         "step_rewards": None,
     }
-    texts = dict.fromkeys(("source", "question", "answer"), order)
-    print_problem({"problem_id": "0", "solutions": [solution], "pairs": [], **texts}, 1, 0.5)
+    pair = {
+        f"{side}_{name}": value
+        for side in ("chosen", "rejected")
+        for name, value in (("id", order), ("steps", [order]), ("rewards", [0.5]))
+    }
+    texts = dict.fromkeys(("problem_id", "source", "question", "answer"), order)
+    print_problem({"solutions": [solution], "pairs": [pair], **texts}, 1, 0.5)
     output = capsys.readouterr().out
     assert not {char for char in output if not char.isprintable()} - {"\n"}
     assert "[bold]" in output

@@ -23,7 +23,7 @@ def table_row(name: str) -> list[str]:
     return [
         *(str(manifest.outcomes[outcome]) for outcome in ("correct", "incorrect", "no_answer")),
         f"{100 * (accuracy.value or 0):.1f} % [{low}, {high}]",
-        f"{solved.solved} of {solved.n}",
+        f"{round(solved.n * (solved.value or 0))} of {solved.n}",
         str(manifest.statistics.mixed_problems),
     ]
 
