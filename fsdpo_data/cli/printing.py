@@ -13,7 +13,7 @@ from fsdpo_data.cli.options import with_flags
 from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import ColumnSummary, other_values
-from fsdpo_data.dataset.step_labels import right_steps
+from fsdpo_data.dataset.step_labels import LabelKind, right_steps
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
@@ -57,7 +57,9 @@ def escape_for_terminal(text: str) -> str:
     return "".join(parts) + text[position:].replace("\\[", "\\\\[")
 
 
-def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> None:
+def print_problem(
+    problem: Mapping[str, Any], samples: int, gamma: float, label_kind: LabelKind
+) -> None:
     """Print a problem with up to ``samples`` solutions and pairs, one step per line."""
     from rich.console import Console
 
@@ -70,7 +72,7 @@ def print_problem(problem: Mapping[str, Any], samples: int, gamma: float) -> Non
     )
     console.print(f"[bold]gold[/] {escape_for_terminal(problem['answer'])}", highlight=False)
     for solution in problem["solutions"][:samples]:
-        _print_solution(console, solution, gamma)
+        _print_solution(console, solution, gamma, label_kind)
     _print_count(console, "solutions", len(problem["solutions"]), samples)
     for pair in problem["pairs"][:samples]:
         _print_pair(console, pair, gamma)
@@ -131,7 +133,9 @@ def _format_rewards(rewards: Sequence[float] | None, gamma: float, *, is_chosen:
     ]
 
 
-def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float) -> None:
+def _print_solution(
+    console: Console, solution: Mapping[str, Any], gamma: float, label_kind: LabelKind
+) -> None:
     """Print a solution, with label, Monte-Carlo counts, reward and α of every step."""
     colour = _OUTCOME_COLOURS.get(solution["outcome"], "yellow")
     answer = escape_for_terminal(solution["answer"]) if solution["answer"] is not None else "none"
@@ -145,7 +149,7 @@ def _print_solution(console: Console, solution: Mapping[str, Any], gamma: float)
     for name, value in other_values(solution).items():
         console.print(f"   [dim]{name}[/] {escape_for_terminal(str(value))}", highlight=False)
     steps = solution["completions"]
-    labels: Sequence[bool | None] = right_steps(solution) or [None] * len(steps)
+    labels: Sequence[bool | None] = right_steps(solution, label_kind) or [None] * len(steps)
     is_correct = solution["outcome"] == "correct"
     rewards = _format_rewards(solution["step_rewards"], gamma, is_chosen=is_correct)
     rewards = rewards or [""] * len(steps)

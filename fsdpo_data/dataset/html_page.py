@@ -18,7 +18,7 @@ from fsdpo_data.dataset.stage_records import (
     ProblemsRecord,
     SampleRecord,
 )
-from fsdpo_data.dataset.step_labels import right_steps
+from fsdpo_data.dataset.step_labels import LabelKind, find_label_kind, right_steps
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.rewards import step_weights
@@ -48,8 +48,9 @@ def dataset_page(
         budget_bytes: Size of the texts in the page.
     """
     problem_list = ProblemList(_MARKS, manifest.rows.problems, budget_bytes)
+    label_kind = find_label_kind(manifest)
     for row in rows:
-        _add_problem(problem_list, row, gamma)
+        _add_problem(problem_list, row, gamma, label_kind)
     return render_page(
         Path(__file__).with_name("html_page.html"),
         problem_list.page_data,
@@ -71,10 +72,11 @@ def page_title(manifest: Manifest) -> str:
     return f"{model.name} on {sources} · {manifest.rows.solutions:,} solutions"
 
 
-def _add_problem(problem_list: ProblemList, row: Row, gamma: float) -> None:
+def _add_problem(problem_list: ProblemList, row: Row, gamma: float, label_kind: LabelKind) -> None:
     """Add a problem with its solutions and pairs to the list of the page."""
     solutions = {
-        solution["solution_id"]: _solution_entry(solution) for solution in row["solutions"]
+        solution["solution_id"]: _solution_entry(solution, label_kind)
+        for solution in row["solutions"]
     }
     metadata = parse_metadata(row["problem_id"], row["metadata"])
     is_correct = [solution["outcome"] == "correct" for solution in row["solutions"]]
@@ -113,12 +115,12 @@ def pair_step_weights(pair: Row, gamma: float) -> list[list[float] | None]:
     ]
 
 
-def _solution_entry(row: Row) -> dict[str, Any]:
+def _solution_entry(row: Row, label_kind: LabelKind) -> dict[str, Any]:
     return {
         "name": f"sample {row['sample_index']}",
         "steps": row["completions"],
         "rewards": row["step_rewards"],
-        "labels": right_steps(row),
+        "labels": right_steps(row, label_kind),
         "answer": row["answer"],
         "status": row["outcome"],
         "why": "",

@@ -32,9 +32,9 @@ def infer_label_kind(solutions: Iterable[Mapping[str, Any]]) -> LabelKind:
     """Return the kind of the most specific labels in solutions without a manifest."""
     kind: LabelKind = "outcome"
     for solution in solutions:
-        if solution.get("step_labels") is not None:
+        if solution["step_labels"] is not None:
             return "imported"
-        step_counts = solution.get("rollouts")
+        step_counts = solution["rollouts"]
         # Only a search gives the steps of a solution different labels in ``labels``, and leaves
         # steps without counts.
         if len(set(solution["labels"] or ())) > 1 or None in (step_counts or ()):
@@ -44,14 +44,9 @@ def infer_label_kind(solutions: Iterable[Mapping[str, Any]]) -> LabelKind:
     return kind
 
 
-def right_steps(solution: Mapping[str, Any], kind: LabelKind | None = None) -> list[bool] | None:
-    """Return whether each step of a solution is right; None without labels.
-
-    Args:
-        solution: The columns of the solution.
-        kind: The kind of labels; None for the most specific labels of this solution.
-    """
-    labels = read_step_labels(solution, kind or infer_label_kind([solution]))
+def right_steps(solution: Mapping[str, Any], kind: LabelKind) -> list[bool] | None:
+    """Return whether each step of a solution is right; None without labels of this kind."""
+    labels = read_step_labels(solution, kind)
     return None if labels is None else [label >= RIGHT_STEP_LABEL for label in labels]
 
 

@@ -23,6 +23,7 @@ from fsdpo_data.core.files import write_text
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import Seed
 from fsdpo_data.dataset.diff import option_changes
+from fsdpo_data.dataset.step_labels import find_label_kind
 from fsdpo_data.dataset.validate import explain_damage
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
 from fsdpo_data.models.prompts import TEMPLATES, find_template
@@ -111,8 +112,9 @@ def inspect(options: InspectOptions) -> None:
         problems = data.examples(
             options.count, seed=options.seed, problem=options.problem, outcome=options.outcome
         )
+        label_kind = find_label_kind(data.manifest)
         for problem in problems:
-            print_problem(problem, options.samples, options.gamma)
+            print_problem(problem, options.samples, options.gamma, label_kind)
     if options.problem is None and options.outcome is None:
         n_problems = data.manifest.rows.problems
         if len(problems) < n_problems:

@@ -194,7 +194,7 @@ def test_a_terminal_takes_no_orders_from_a_model(capsys: pytest.CaptureFixture[s
         for name, value in (("id", order), ("steps", [order]), ("rewards", [0.5]))
     }
     texts = dict.fromkeys(("problem_id", "source", "question", "answer"), order)
-    print_problem({"solutions": [solution], "pairs": [pair], **texts}, 1, 0.5)
+    print_problem({"solutions": [solution], "pairs": [pair], **texts}, 1, 0.5, "outcome")
     output = capsys.readouterr().out
     assert not {char for char in output if not char.isprintable()} - {"\n"}
     assert "[bold]" in output

@@ -77,8 +77,10 @@ def test_solutions_without_a_manifest_show_the_kind(
 
 
 def test_people_see_the_most_specific_labels() -> None:
-    """An incorrect solution may have right steps."""
-    assert right_steps(solution(rollouts=COUNTS)) == [True, False]
-    assert right_steps(solution()) == [False, False]
-    assert right_steps(solution(outcome="ungraded", step_labels=[1.0, 0.4])) == [True, False]
-    assert right_steps(solution(outcome="ungraded")) is None
+    """An incorrect solution may have right steps; withheld labels are no outcomes."""
+    assert right_steps(solution(rollouts=COUNTS), "rollouts") == [True, False]
+    assert right_steps(solution(), "rollouts") is None
+    assert right_steps(solution(), "outcome") == [False, False]
+    imported = solution(outcome="ungraded", step_labels=[1.0, 0.4])
+    assert right_steps(imported, "imported") == [True, False]
+    assert right_steps(solution(outcome="ungraded"), "outcome") is None
