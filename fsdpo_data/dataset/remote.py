@@ -155,8 +155,11 @@ def _update_run(
     for path in stored_files:
         dataset, _, name = path.partition("/")
         if name == MANIFEST_FILE:
-            dataset_folder = RemoteFolder(f"{folder.url}/{dataset}")
-            _update_dataset(dataset_folder, dataset_folder.list_files(), copy / dataset, progress)
+            prefix = f"{dataset}/"
+            files = [file.removeprefix(prefix) for file in stored_files if file.startswith(prefix)]
+            _update_dataset(
+                RemoteFolder(f"{folder.url}/{dataset}"), files, copy / dataset, progress
+            )
     _download(folder, [path for path in stored_files if "/" not in path], copy, progress)
 
 

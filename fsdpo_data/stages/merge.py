@@ -9,7 +9,7 @@ that depend on the new samples or rewards are then written again.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -375,7 +375,7 @@ def _copy_shard(shard: Path, out: Path) -> None:
     for file in sorted(shard.rglob("*")):
         path = file.relative_to(shard)
         target = out / path
-        datasets = [out / folder for folder in path.parents]  # of which the lines are a part
+        datasets = [out / folder for folder in path.parents]  # their solutions have the lines
         is_nested_config = file.name == CONFIG_FILE and path.parent.name
         if file.name == COMPLETIONS_FILE:
             _append_lines(file, target, datasets)
@@ -398,21 +398,26 @@ def _append_lines(source: Path, target: Path, datasets: Sequence[Path] = ()) -> 
     key = itemgetter(_LINE_KEYS[source.name])
     with store_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
-    with JsonlLog.open(target, key) as log, source.open("rb") as file:
-        batch: dict[str, bytes] = {}
+    with JsonlLog.open(target, key) as log:
+        for number, batch in enumerate(_new_lines(source, log, key)):
+            if number == 0:
+                for dataset in datasets:
+                    discard_dataset(dataset)
+            log.append(batch)
+
+
+def _new_lines(
+    source: Path, log: JsonlLog, key: Callable[[Mapping[str, Any]], str]
+) -> Iterator[Mapping[str, bytes]]:
+    """Yield the lines of a file that a log does not have yet, in batches by key."""
+    batch: dict[str, bytes] = {}
+    with source.open("rb") as file:
         for line in scan_lines(source, key):
             text = file.read(line.length)
             if line.key is not None and line.key not in log.line_spans:
                 batch.setdefault(line.key, text)
             if len(batch) == LINES_PER_WRITE:
-                _append_batch(log, batch, datasets)
+                yield batch
                 batch = {}
-        if batch:
-            _append_batch(log, batch, datasets)
-
-
-def _append_batch(log: JsonlLog, batch: Mapping[str, bytes], datasets: Sequence[Path]) -> None:
-    """Discard the datasets that depend on new lines, and append the lines."""
-    for dataset in datasets:
-        discard_dataset(dataset)
-    log.append(batch)
+    if batch:
+        yield batch

@@ -29,7 +29,7 @@ from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.grading.pool import GraderPool
 from fsdpo_data.stages.grading_requests import grading_request
 from fsdpo_data.stages.verdict_columns import with_verdicts
-from fsdpo_data.steps.segment import segmenter_name, split_at_lengths, split_steps
+from fsdpo_data.steps.segment import split_at_lengths, split_steps
 
 #: Maximum number of solutions per shard: 10 MB of compressed parquet, 200 MB of memory in a worker.
 SHARD_SOLUTIONS = 20_000
@@ -142,8 +142,7 @@ def _split_completions(
             if completion.step_chars is not None:
                 steps = split_at_lengths(completion.text, completion.step_chars)
             else:
-                segmenter = segmenter_name(task.segmenter)
-                steps = split_steps(completion.text, thinking.end, segmenter)
+                steps = split_steps(completion.text, thinking.end, task.segmenter)
             solution = Solution(
                 solution_id=solution_id(record.problem_id, task.sampling_id, index),
                 problem_id=record.problem_id,
