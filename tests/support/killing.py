@@ -19,6 +19,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from warm import WarmInterpreter
 
+#: Files of a dataset, and reports on it, that contain the seconds of a model that runs.
+TIMED_FILES = (
+    *("completions.jsonl", "manifest.json", "README.md", ".lock"),
+    *("results.json", "report.md", "report.html"),
+)
 FOLDER = "FSDPO_KILL_FOLDER"  #: Variable: the folder whose changes count.
 KILL_AT = "FSDPO_KILL_AT"  #: Variable: the number of the change before which the process ends.
 COUNT_FILE = "FSDPO_CHANGES_FILE"  #: Variable: the file that gets the number of changes.

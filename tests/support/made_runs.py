@@ -15,7 +15,7 @@ from fsdpo_bench.run_options import RunOptions
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.problems import limit_problems
 from fsdpo_bench.tasks.table import builtin_tasks
-from killing import file_digests
+from killing import TIMED_FILES, file_digests
 
 from fsdpo_data.core.identity import EngineRef
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
@@ -26,11 +26,6 @@ from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights
 
 ALL_DECODERS = "greedy,first,sc,weighted,bon,sbs"
-#: Files of a dataset, and reports on it, that contain the seconds of a model that runs.
-TIMED_FILES = (
-    *("completions.jsonl", "manifest.json", "README.md", ".lock"),
-    *("results.json", "report.md", "report.html"),
-)
 SAMPLER_ENGINE = EngineRef(name="replay", dtype="auto")
 SCORER_ENGINE = EngineRef(name="transformers", dtype="auto")
 

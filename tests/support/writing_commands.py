@@ -22,7 +22,7 @@ from unittest.mock import patch
 import orjson
 from helpers import remove_times
 from hub_server import TOKEN, HubServer
-from killing import file_digests
+from killing import TIMED_FILES, file_digests
 from warm import WarmInterpreter
 
 from fsdpo_data.models.resolve import resolve
@@ -34,11 +34,6 @@ SAVE_EVERY = 2
 _RESUME = ("--resume",)
 #: Files of a training run that may differ between runs with the same result.
 _UNSTABLE_FILES = (".lock", "checkpoints", "reference")
-#: Files of a build that contain the seconds of a model that runs.
-_TIMED_FILES = (
-    *(".lock", "completions.jsonl", "manifest.json", "README.md"),
-    *("results.json", "report.md", "report.html"),
-)
 
 
 @dataclass(frozen=True)
@@ -365,14 +360,14 @@ def _training_commands(inputs: Inputs) -> Iterator[WritingCommand]:
 
 def _run_outcome(out: Path) -> dict[str, str]:
     """Return the digests of a run with a model that runs."""
-    return file_digests(out, without=_TIMED_FILES)
+    return file_digests(out, without=TIMED_FILES)
 
 
 def _search_outcome(out: Path) -> dict[str, str]:
     """Return the digests of a build with a model that runs, and its manifest without seconds."""
     manifest = json.loads((out / "manifest.json").read_text())
     remove_times(manifest)
-    digests = file_digests(out, without=_TIMED_FILES)
+    digests = file_digests(out, without=TIMED_FILES)
     return digests | {"manifest": json.dumps(manifest)}
 
 
