@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 _SAMPLING_PANEL = "Sampling"
 _ENGINE_PANEL = "Engine"
 _BEAM_PANEL = "Step-wise beam search"
-#: The sampler of independent solutions: that of the engine itself.
+#: The sampler of independent solutions, which is the engine itself.
 _PLAIN = "plain"
 _ParallelSize = Annotated[int, Field(ge=1), Option(panel=_ENGINE_PANEL, in_digest=False)]
 

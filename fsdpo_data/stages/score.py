@@ -123,8 +123,7 @@ class ScoreStage(Stage):
     def _warn_about_template(self, manifest: Manifest) -> None:
         """Warn if the reward model learned from prompts of another template.
 
-        It reads the prompts of the solutions, so its rewards would then be those of a text that its
-        training data do not resemble.
+        It reads the prompts of the solutions. Its training data then do not resemble them.
         """
         weights = self.reward_model.weights
         record = manifest.find(SAMPLE_STAGE, SampleRecord)

@@ -11,7 +11,7 @@ coefficient c_i per solution and side:
   adds −β·σ(−m_p)/P to the c_i of its chosen solution, and β·σ(−m_p)/P to its rejected one.
 
 No line computes the c_i. The indices ``chosen_P`` and ``rejected_P`` repeat F_i for each pair of a
-solution, and the backward pass of this indexing adds the terms of its pairs.
+solution. The backward pass of this indexing adds the terms of its pairs.
 
 Name suffixes give the shapes: ``_S`` solutions, ``_T`` tokens, ``_K`` steps, ``_P`` pairs.
 """

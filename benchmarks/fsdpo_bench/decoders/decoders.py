@@ -70,9 +70,9 @@ class Decoder:
     description: str  #: Explanation in ``--help`` and in error messages.
     #: Returns the index of the chosen solution, or None if it chooses none, which counts as wrong.
     choose: Callable[[Candidates], int | None]
-    #: Returns the probability that each sample is chosen, of shape (P, M), from answer classes and
-    #: rewards of this shape, and subsets of K samples of shape (R, M). None to call ``choose`` for
-    #: each subset, which is slower.
+    #: Returns the probability that each sample is chosen, of shape (P, M). Its arguments are answer
+    #: classes and rewards of this shape, and subsets of K samples of shape (R, M). None to call
+    #: ``choose`` for each subset, which is slower.
     distribute: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None
     #: Format of the parameters in result names, such as ``@{k}:{aggregate}``; empty without
     #: parameters.
