@@ -16,7 +16,7 @@ else:
 
     def __getattr__(name: str) -> Any:
         if name == "grade":
-            return import_module("fsdpo_data.grading.response").grade
+            return import_module("fsdpo_data.answers.response").grade
         api = import_module("fsdpo_data.api")
         if name in api.__all__:
             return getattr(api, name)

@@ -22,6 +22,7 @@ from pydantic import ValidationError
 
 from fsdpo_data.agreement.report import AgreementReport, AgreeOptions, compare_labellers
 from fsdpo_data.answers import Verdict
+from fsdpo_data.answers.response import grade
 from fsdpo_data.core import plugins
 from fsdpo_data.core.command_line import command_parameters
 from fsdpo_data.core.entities import Pair, Problem, Solution
@@ -50,9 +51,7 @@ from fsdpo_data.engines.samplers.base import Sampler
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.weights import resolve_model
 from fsdpo_data.exchange.export import ExportResult, export
-from fsdpo_data.grading.response import grade
 from fsdpo_data.models.prompts import Template
-from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.publish.pull import pull_dataset
 from fsdpo_data.publish.push import plan_push, push_dataset
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, OverlapReport, run_decontaminate
@@ -63,7 +62,7 @@ from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
 from fsdpo_data.stages.select import SelectOptions
 from fsdpo_data.steps.rewards import DEFAULT_GAMMA
-from fsdpo_data.steps.segment import segmenter_name
+from fsdpo_data.steps.segment import segmenter_name, split_solution
 
 __all__ = [
     "AnswerJudgeOptions",

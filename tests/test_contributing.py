@@ -168,7 +168,7 @@ from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
 from fsdpo_data.exchange.formats import FORMATS, find_response_format, get_step_label_format
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import MODELS
-from fsdpo_data.models.thinking import find_thinking
+from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.problems.hub_datasets import DATASETS
 from helpers import small_build, stage_options
 

@@ -31,8 +31,8 @@ from typer import Argument, Option
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.exchange.outputs import read_outputs
-from fsdpo_data.models.thinking import find_thinking
 
 app = typer.Typer(add_completion=False, help=__doc__)
 

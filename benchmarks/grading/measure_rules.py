@@ -35,7 +35,7 @@ from measure_grader import RecordedOutput, read_recorded
 from typer import Argument, Option
 
 import fsdpo_data
-from fsdpo_data.models.thinking import find_thinking
+from fsdpo_data.answers.thinking import find_thinking
 
 ROOT = Path(__file__).parents[2]
 TABLES = Path(fsdpo_data.__file__).parent / "answers"
@@ -95,11 +95,17 @@ def read_tables(folder: Path = TABLES) -> dict[str, Table]:
 
 
 def table_files(folder: Path = TABLES) -> list[Path]:
-    """Return the files of the tables that are typed by hand."""
+    """Return the files of the tables that are typed by hand, except the thinking markers.
+
+    A thinking marker belongs to a model, and is not a rule of the grader.
+    """
     files = sorted(folder.rglob("*.toml"))
-    return [
-        file for file in files if not file.read_text(encoding="utf-8").startswith("# Generated")
-    ]
+    return [file for file in files if file.stem != "thinking" and not is_generated(file)]
+
+
+def is_generated(file: Path) -> bool:
+    """Return whether a script writes the file of a table."""
+    return file.read_text(encoding="utf-8").startswith("# Generated")
 
 
 def find_branches(pattern: str) -> list[Branch]:
@@ -564,8 +570,8 @@ def print_sizes(folder: Path, rules: Sequence[Rule]) -> None:
     print(f"alternatives        {sum(rule.kind == 'branch' for rule in rules)}")
     print(f"rows and words      {rows}")
     toml_lines = sum(len(file.read_text("utf-8").splitlines()) for file in table_files(folder))
-    generated_lines = sum(len(file.read_text("utf-8").splitlines())
-                          for file in folder.rglob("*.toml")) - toml_lines  # fmt: skip
+    generated_files = filter(is_generated, folder.rglob("*.toml"))
+    generated_lines = sum(len(file.read_text("utf-8").splitlines()) for file in generated_files)
     print(
         f"lines               {sum(len(source.splitlines()) for source in sources)} of code, "
         f"{toml_lines} of tables, {generated_lines} generated"

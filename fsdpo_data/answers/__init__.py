@@ -6,7 +6,7 @@ A grader never raises an exception on the text of a model.
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
-from fsdpo_data.answers.thinking_span import NO_THINKING, ThinkingSpan
+from fsdpo_data.answers.thinking import NO_THINKING, ThinkingSpan
 
 #: The outcome of a graded response. ``gold_unparsed``: the grader cannot read the gold answer.
 #: ``undecided``: the grader did not read a part of the gold or the answer, so they may be equal.

@@ -20,12 +20,12 @@ from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
+from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_file
 from fsdpo_data.core.options import Options
 from fsdpo_data.core.toml_tables import FormatTable
-from fsdpo_data.models.thinking import find_thinking
 
 DEFAULT_FORMAT = "chat"  #: Format of models that no other format lists.
 #: Maximum length of the end of a response, in bytes. A token has at least one byte, so this is also

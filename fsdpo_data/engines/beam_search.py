@@ -43,9 +43,8 @@ from fsdpo_data.engines.samplers import (
     stream_outcomes,
 )
 from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
-from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
-from fsdpo_data.steps.segment import segmenter_name, step_ending, step_stops
+from fsdpo_data.steps.segment import segmenter_name, split_solution, step_ending, step_stops
 
 
 class BeamSpec(Options):

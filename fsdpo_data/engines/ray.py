@@ -12,7 +12,7 @@ import socket
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -150,7 +150,86 @@ class _Chunk(NamedTuple):
     """Items that one replica is processing."""
 
     replica: _Replica  #: The replica.
-    pending: dict[int, int]  #: Unfinished items: index in the pool's batch by index in the chunk.
+    pending: dict[int, int]  #: Unfinished items: index in the batch by index in the chunk.
+
+
+@dataclass(eq=False, slots=True)
+class _Batch:
+    """Items that the replicas of a pool share, and the calls of the replicas.
+
+    Chunks are contiguous, because solutions of one prompt share its computation.
+    """
+
+    method: Literal["sample", "score"]  #: What the engines do with the items.
+    items: Sequence[Any]  #: The items.
+    max_chunk_items: int  #: Maximum number of items per chunk.
+    spec: SamplingSpec | None = None  #: Settings of samples; None for scores.
+    yields_errors: bool = False  #: Whether the result of a failed item is its ItemError.
+    missing: list[int] = field(init=False)  #: Indices of the items that no replica processes.
+    #: Replicas whose start is not confirmed, by the call of their node id. An idle replica
+    #: returns at once, and a new one when it has started.
+    starting: dict[Any, _Replica] = field(default_factory=dict)
+    idle: list[_Replica] = field(default_factory=list)  #: Replicas without a call.
+    #: Chunks by the Ray generator of their results.
+    running: dict[Any, _Chunk] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.missing = list(range(len(self.items)))
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether every item has its result."""
+        return not self.missing and not any(chunk.pending for chunk in self.running.values())
+
+    @property
+    def calls(self) -> list[Any]:
+        """The calls of all replicas."""
+        return [*self.running, *self.starting]
+
+    def add_replicas(self, replicas: Iterable[_Replica]) -> None:
+        """Let replicas take chunks as soon as they have started."""
+        for replica in replicas:
+            self.starting[replica.actor.node_id.remote()] = replica
+
+    def send_chunk(self, n_items: int) -> None:
+        """Send the next missing items to an idle replica."""
+        n_chunk_items = min(self.max_chunk_items, n_items)
+        indices, self.missing = self.missing[:n_chunk_items], self.missing[n_chunk_items:]
+        replica = self.idle.pop()
+        process = replica.actor.process.options(num_returns="streaming")
+        chunk_items = [self.items[index] for index in indices]
+        results = process.remote(self.method, chunk_items, self.spec, self.yields_errors)
+        self.running[results] = _Chunk(replica, dict(enumerate(indices)))
+
+    def receive(self, call: Any) -> tuple[int, Any] | None:
+        """Return the index and the result of an item, if the call that returned has one.
+
+        Raises:
+            FsdpoError: that the replica raised.
+            RayActorError: if the replica died or cannot be reached.
+        """
+        if call in self.starting:
+            replica = self.starting[call]
+            replica.node_id = ray.get(call)
+            del self.starting[call]
+            self.idle.append(replica)
+            return None
+        chunk = self.running[call]
+        try:
+            chunk_index, result = _get_result(next(call))
+        except StopIteration:
+            del self.running[call]
+            self.idle.append(chunk.replica)
+            return None
+        return chunk.pending.pop(chunk_index), result
+
+    def take_back(self, call: Any) -> _Replica:
+        """Mark the unfinished items of a failed call as missing; return its replica."""
+        if call in self.starting:
+            return self.starting.pop(call)
+        chunk = self.running.pop(call)
+        self.missing = sorted([*self.missing, *chunk.pending.values()])
+        return chunk.replica
 
 
 class ReplicaPool(StreamingSampler):
@@ -196,22 +275,16 @@ class ReplicaPool(StreamingSampler):
 
         The replica measures the seconds of its completions.
         """
-        results = self._process("sample", prompts, max_chunk_items=self._batch_size, spec=spec)
-        for index, completions in results:
+        batch = _Batch("sample", prompts, self._batch_size, spec)
+        for index, completions in self._process(batch):
             yield PromptResult(index, completions)
 
     def stream_outcomes(
         self, prompts: Sequence[str], spec: SamplingSpec
     ) -> Iterator[PromptOutcome]:
         """Yield the completions of each prompt, or the reason why its engine refuses it."""
-        outcomes = self._process(
-            "sample",
-            prompts,
-            max_chunk_items=self._batch_size,
-            spec=spec,
-            yields_errors=True,
-        )
-        for index, value in outcomes:
+        batch = _Batch("sample", prompts, self._batch_size, spec, yields_errors=True)
+        for index, value in self._process(batch):
             if isinstance(value, ItemError):
                 yield PromptFailure(index, value)
             else:
@@ -219,78 +292,45 @@ class ReplicaPool(StreamingSampler):
 
     def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
-        rewards_by_item = dict(self._process("score", items, max_chunk_items=len(items)))
+        rewards_by_item = dict(self._process(_Batch("score", items, len(items))))
         return [rewards_by_item[index] for index in range(len(items))]
 
     def score_outcomes(self, items: Sequence[ScorerInput]) -> list[ScoreOutcome]:
         """Score every item; return the error of an item in place of its rewards."""
-        outcomes = dict(
-            self._process("score", items, max_chunk_items=len(items), yields_errors=True)
-        )
+        outcomes = dict(self._process(_Batch("score", items, len(items), yields_errors=True)))
         return [outcomes[index] for index in range(len(items))]
 
-    def _process(
-        self,
-        method: Literal["sample", "score"],
-        items: Sequence[Any],
-        *,
-        max_chunk_items: int,
-        spec: SamplingSpec | None = None,
-        yields_errors: bool = False,
-    ) -> Iterator[tuple[int, Any]]:
+    def _process(self, batch: _Batch) -> Iterator[tuple[int, Any]]:
         """Yield the index and the result of every item, in the order in which they finish.
-
-        Chunks are contiguous, because solutions of one prompt share its computation. With
-        ``yields_errors``, the result of a failed item is its ItemError.
 
         Raises:
             FsdpoError: that a replica raised.
             UnavailableError: if too many replicas died in a row without any result.
         """
-        missing = list(range(len(items)))
         self._deaths = []
-        idle: list[_Replica] = []
-        running: dict[Any, _Chunk] = {}  # by the Ray generator of the results
-        # The call of an idle replica returns at once, of a new one when it has started.
-        starting = {replica.actor.node_id.remote(): replica for replica in self._replicas}
+        batch.add_replicas(self._replicas)
         unreachable: list[_Replica] = []
         resize_seconds = -math.inf
-        while missing or any(chunk.pending for chunk in running.values()):
-            if missing and time.monotonic() - resize_seconds > RESIZE_INTERVAL_SECONDS:
-                for replica in [*self._resize(), *unreachable]:
-                    starting[replica.actor.node_id.remote()] = replica
+        while not batch.is_finished:
+            if batch.missing and time.monotonic() - resize_seconds > RESIZE_INTERVAL_SECONDS:
+                batch.add_replicas([*self._resize(), *unreachable])
                 unreachable = []
                 resize_seconds = time.monotonic()
-            while missing and idle:
-                chunk_items = min(max_chunk_items, self._chunk_items(len(items), len(missing)))
-                indices, missing = missing[:chunk_items], missing[chunk_items:]
-                replica = idle.pop()
-                call = replica.actor.process.options(num_returns="streaming")
-                chunk = [items[index] for index in indices]
-                results = call.remote(method, chunk, spec, yields_errors)
-                running[results] = _Chunk(replica, dict(enumerate(indices)))
-            for call in _wait_for_calls([*running, *starting]):
-                replica = starting[call] if call in starting else running[call].replica
+            while batch.missing and batch.idle:
+                batch.send_chunk(self._chunk_items(len(batch.items), len(batch.missing)))
+            for call in _wait_for_calls(batch.calls):
                 try:
-                    if call in starting:
-                        replica.node_id = ray.get(call)
-                        del starting[call]
-                        idle.append(replica)
-                        continue
-                    chunk_index, result = _get_result(next(call))
-                    yield running[call].pending.pop(chunk_index), result
-                    self._deaths = []
-                except StopIteration:
-                    del running[call]
-                    idle.append(replica)
+                    result = batch.receive(call)
+                except ray.exceptions.ActorUnavailableError:
+                    # The next call says whether the replica died, and why.
+                    unreachable.append(batch.take_back(call))
+                    continue
                 except ray.exceptions.RayActorError as error:
-                    starting.pop(call, None)
-                    if call in running:
-                        missing = sorted([*missing, *running.pop(call).pending.values()])
-                    if isinstance(error, ray.exceptions.ActorUnavailableError):
-                        unreachable.append(replica)  # the next call says whether it died, and why
-                    else:
-                        self._remove(replica, error)
+                    self._remove(batch.take_back(call), error)
+                    continue
+                if result is not None:
+                    yield result
+                    self._deaths = []
 
     def _chunk_items(self, n_items: int, n_missing: int) -> int:
         """Return the number of items of the next chunk, of ``n_missing`` items that are left."""

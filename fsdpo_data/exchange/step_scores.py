@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import replace_surrogates
 from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseFields
-from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.steps.segment import segmenter_name, split_steps
 
 

@@ -1,1 +1,1 @@
-"""Grading calls: one response at once, or many of them in worker processes."""
+"""Grading of many responses in worker processes."""

@@ -1,1 +1,1 @@
-"""Models: names, checkpoints, prompt templates and thinking markers."""
+"""Models: names, checkpoints and prompt templates."""

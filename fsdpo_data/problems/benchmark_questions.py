@@ -7,26 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SPLITS, data_files, read_records
 from fsdpo_data.problems.load import files_revision
 from fsdpo_data.problems.overlap import LocatedQuestion
-from fsdpo_data.problems.row_formats import PROBLEM_FORMATS
+from fsdpo_data.problems.row_formats import PROBLEM_FORMATS, ProblemFormat
 
-#: Fields that form a question, also in the original files of SVAMP and AddSub.
-_QUESTION_FIELDS = (
-    ("Body", "Question"),
-    ("sQuestion",),
-    *(problem_format.question for problem_format in PROBLEM_FORMATS),
-)
-_ANSWER_FIELDS = (
-    "answer",
-    "gold_answer",
-    "ground_truth_answer",
-    "Answer",
-    "lSolutions",
-    "target",
+#: Formats of rows: of the original files of some benchmarks, and of problems.
+_FORMATS = (
+    ProblemFormat(("Body", "Question"), "Answer", "SVAMP"),
+    ProblemFormat(("sQuestion",), "lSolutions", "AddSub"),
+    ProblemFormat(("problem",), "gold_answer", "GSM-IC"),
+    ProblemFormat(("problem",), "ground_truth_answer", "PRM800K"),
+    *PROBLEM_FORMATS,
+    ProblemFormat(("question",), "ground_truth_answer", "ReasonEval"),
 )
 
 
@@ -76,25 +71,27 @@ def _read_questions(file: Path, name: str) -> Iterator[LocatedQuestion]:
                 source=name,
                 row=record.row_number,
                 question=question,
-                answer=_answer(fields),
+                answer=_gold_answer(fields),
                 file=file.name,
             )
 
 
 def _question(fields: Mapping[str, Any]) -> str:
-    """Return the question of a row; or an empty string."""
-    for field_names in _QUESTION_FIELDS:
-        values = [fields.get(field_name) for field_name in field_names]
+    """Return the question of a row, which may have no gold answer; or an empty string."""
+    for row_format in _FORMATS:
+        values = [fields.get(field_name) for field_name in row_format.question]
         texts = [value for value in values if isinstance(value, str)]
         if len(texts) == len(values):
-            return " ".join(texts)
+            return row_format.separator.join(texts)
     return ""
 
 
-def _answer(fields: Mapping[str, Any]) -> str:
-    """Return the gold answer of a row or of its solution, or an empty string."""
-    for field_name in _ANSWER_FIELDS:
-        value = fields.get(field_name)
-        if value not in (None, "", []):
-            return str(value).rpartition("####")[2].strip()
-    return last_box_content(str(fields.get("solution", ""))) or ""
+def _gold_answer(fields: Mapping[str, Any]) -> str:
+    """Return the gold answer of a row, or an empty string if it has none that can be read."""
+    for row_format in _FORMATS:
+        if row_format.matches(fields):
+            try:
+                return row_format.gold_answer(fields, row_format.answer)
+            except UnusableRowError:
+                return ""
+    return ""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fsdpo_data.answers import GradingRequest, Verdict
+from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_errors import UnusableRowError
-from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.problems.golds import GoldReading, gold_text, means_no_gold, read_gold
 from fsdpo_data.rewards.messages import completion_text, has_separate_reasoning
 from fsdpo_data.rewards.reward_function import RewardFunction, Rollout

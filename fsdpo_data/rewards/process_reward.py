@@ -14,14 +14,13 @@ from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import default_aggregate, needs_question
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.prompts import Template, get_template
-from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.models.trained_template import read_trained_template
 from fsdpo_data.rewards.messages import Conversation, completion_text, user_text
 from fsdpo_data.rewards.reward_function import RewardFunction, Rollout
 from fsdpo_data.rewards.shared_scorer import SharedScorer
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE, check_aggregate
 from fsdpo_data.steps.rewards import aggregate as aggregate_rewards
-from fsdpo_data.steps.segment import segmenter_name
+from fsdpo_data.steps.segment import segmenter_name, split_solution
 
 
 class StepRewards(NamedTuple):

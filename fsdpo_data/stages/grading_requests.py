@@ -1,8 +1,8 @@
 """The request to grade a solution: the golds and the tolerance of its problem, and its text."""
 
 from fsdpo_data.answers import GradingRequest
+from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.models.thinking import find_thinking
 
 
 def grading_request(

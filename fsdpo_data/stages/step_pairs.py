@@ -31,7 +31,6 @@ from fsdpo_data.dataset.stage_records import (
     GradeRecord,
     SampleRecord,
 )
-from fsdpo_data.models.thinking import split_solution
 from fsdpo_data.pairs.first_error import (
     FirstError,
     StepPairSettings,
@@ -47,7 +46,7 @@ from fsdpo_data.stages.continuations import (
     SolutionPrefix,
     prefix_id,
 )
-from fsdpo_data.steps.segment import segmenter_name
+from fsdpo_data.steps.segment import segmenter_name, split_solution
 
 FOLDER = "resampled"  #: Folder of the continuations inside the new dataset's directory.
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
+from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.registry import Registry
 
@@ -199,6 +200,17 @@ def segmenter_name(name: str) -> str:
         InputError: if there is no such segmenter.
     """
     return SEGMENTERS.find(name).name
+
+
+def split_solution(prompt: str, text: str, segmenter: str) -> list[str]:
+    """Split a solution into steps; thinking at the start becomes the first steps.
+
+    Args:
+        prompt: The prompt of the solution.
+        text: The text of the solution.
+        segmenter: Full name of the segmenter, e.g. ``auto@1``.
+    """
+    return split_steps(text, find_thinking(prompt, text).end, segmenter)
 
 
 def split_steps(text: str, thinking_chars: int, segmenter: str) -> list[str]:

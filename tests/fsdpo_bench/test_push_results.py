@@ -111,6 +111,28 @@ def test_a_second_push_replaces_the_results(hub: HubServer, tmp_path: Path) -> N
     assert len(ModelCard(repo.at()["README.md"].decode()).data.eval_results) == 5
 
 
+def test_a_run_at_a_url_is_pushed_without_the_date_of_its_download(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    repo = hub.add("model", "o/m", {"README.md": CARD.encode()})
+    run = make_run(tmp_path / "run")
+    expected = plan_push(run, "o/m").files
+    code, output = push_run(hub, tmp_path / "home", f"file://{run}", "o/m")
+    assert code == 0, output
+    pushed = read_entries(repo.at())
+    assert pushed.keys() == expected.keys()
+    for path, text in expected.items():
+        [entry] = parse_eval_result_entries(yaml.safe_load(text))
+        assert pushed[path].value == entry.value and pushed[path].notes == entry.notes
+        assert pushed[path].date is None and entry.date is not None
+
+
+def test_a_refusal_names_the_url_of_the_run(hub: HubServer, tmp_path: Path) -> None:
+    url = f"file://{make_run(tmp_path / 'run', count=1319)}"
+    code, output = push_run(hub, tmp_path / "home", url, "o/m")
+    assert code != 0 and f"{url} has no results for the Hub" in output
+
+
 def test_a_pull_request_changes_nothing_until_it_is_merged(hub: HubServer, tmp_path: Path) -> None:
     repo = hub.add("model", "o/m", {"README.md": CARD.encode()})
     run = str(make_run(tmp_path / "run"))

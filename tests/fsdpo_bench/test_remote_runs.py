@@ -181,3 +181,21 @@ def test_shards_at_urls(
     printed = call(capsys, "report", URL, "--json")
     expected = call(capsys, "report", str(tmp_path / "bench"), "--json")
     assert json.loads(printed)["tasks"] == json.loads(expected)["tasks"]
+
+
+def test_runs_at_urls_are_compared(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, store: dict[str, Any]
+) -> None:
+    other = str(tmp_path / "other")
+    local = str(tmp_path / "bench")
+    call(capsys, "run", *LINE, *DECODERS, "--out", local)
+    call(capsys, "run", *LINE, *DECODERS, "--seed", "1", "--out", other)
+    call(capsys, "run", *LINE, *DECODERS, "--out", URL)
+    shutil.rmtree(tmp_path / "cache")
+    page = tmp_path / "page.html"
+    printed = call(capsys, "diff", URL, other, "--html", str(page), "--json")
+    assert page.is_file()
+    expected = json.loads(call(capsys, "diff", local, other, "--json"))
+    assert expected["differences"] and json.loads(printed) == expected
+    code, _, err = run(capsys, "diff", other, f"{URL}-none", main=main)
+    assert code == 1 and f"{URL}-none holds no dataset" in err

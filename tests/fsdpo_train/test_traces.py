@@ -15,11 +15,11 @@ from random_model import save_random_model, save_random_prm
 torch = pytest.importorskip("torch")
 
 import fsdpo_data as fd  # noqa: E402
+from fsdpo_data.answers.thinking import find_thinking  # noqa: E402
 from fsdpo_data.core.progress import NO_PROGRESS  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
 from fsdpo_data.exchange.importing import ImportOutputsOptions, run_import  # noqa: E402
 from fsdpo_data.models.prompts import load_tokenizer  # noqa: E402
-from fsdpo_data.models.thinking import find_thinking  # noqa: E402
 from fsdpo_data.steps.segment import split_steps  # noqa: E402
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig  # noqa: E402
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES  # noqa: E402

@@ -162,16 +162,18 @@ def _report_disagreements(options: cli_options.ReportOptions) -> None:
 def diff(options: cli_options.MeasurementDiffOptions) -> None:
     """Compare two runs or datasets."""
     from fsdpo_bench.report.terminal import report_comparison
+    from fsdpo_data.dataset.remote import local_paths
 
-    report_comparison(
-        options.a,
-        options.b,
-        options,
-        html=options.html,
-        count=options.show,
-        columns=options.columns,
-        as_json=options.as_json,
-    )
+    with local_paths(options) as local_options:
+        report_comparison(
+            Path(local_options.a),
+            Path(local_options.b),
+            local_options,
+            html=options.html,
+            count=options.show,
+            columns=options.columns,
+            as_json=options.as_json,
+        )
     if options.html is not None and not options.as_json:
         typer.echo()
         print_next_command(["open", options.html])
@@ -180,9 +182,17 @@ def diff(options: cli_options.MeasurementDiffOptions) -> None:
 @command(app, cli_options.ResultsPushOptions)
 def push(options: cli_options.ResultsPushOptions) -> None:
     """Push results to the Hub."""
+    from fsdpo_data.dataset.remote import local_paths
+
+    with local_paths(options) as local_options:
+        _push(local_options, is_copy=is_url(options.data))
+
+
+def _push(options: cli_options.ResultsPushOptions, *, is_copy: bool) -> None:
+    """Push the results of a run in a local folder, which may be a copy of a run at a URL."""
     from fsdpo_bench.publish import push as hub
 
-    plan = hub.plan_push(options.data, options.name)
+    plan = hub.plan_push(Path(options.data), options.name, is_copy=is_copy)
     for path, text in plan.files.items():
         typer.echo(f"{path}\n{text}")
     for name, reason in plan.left_out.items():

@@ -134,10 +134,10 @@ class MeasurementDiffOptions(ComparisonOptions):
           --decoder-b bon@5:min
     """
 
-    a: Annotated[Path, _POSITIONAL]
-    """The first run or dataset, A."""
-    b: Annotated[Path, _POSITIONAL]
-    """The second run or dataset, B. Differences are B minus A."""
+    a: Annotated[str | Path, Option(positional=True, dataset="input")]
+    """The first run or dataset, A: a directory or URL."""
+    b: Annotated[str | Path, Option(positional=True, dataset="input")]
+    """The second run or dataset, B: a directory or URL. Differences are B minus A."""
     show: Annotated[int, Field(ge=0)] = 10
     """Number of changed problems to print."""
     columns: Annotated[
@@ -163,8 +163,8 @@ class ResultsPushOptions(Options):
         fsdpo-bench push runs/bench org/their-model --pull-request
     """
 
-    data: Annotated[Path, _POSITIONAL]
-    """A run."""
+    data: Annotated[str | Path, Option(positional=True, dataset="input")]
+    """Directory or URL of a run."""
     name: Annotated[str, Option(positional=True, metavar="ORG/NAME")]
     """Repository of the model on the Hub."""
     pull_request: bool = False

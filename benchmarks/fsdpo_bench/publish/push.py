@@ -35,8 +35,14 @@ class ResultsPushPlan:
     left_out: Mapping[str, str]  #: Reason for each benchmark that is not pushed, by name.
 
 
-def plan_push(run: Path, name: str) -> ResultsPushPlan:
+def plan_push(run: Path, name: str, *, is_copy: bool = False) -> ResultsPushPlan:
     """Plan a push of a run to a model's repository, without network access.
+
+    Args:
+        run: Folder of the run.
+        name: Name of the repository.
+        is_copy: Whether the folder is a downloaded copy. The time of its files is that of the
+            download, so the results get no date, and the Hub shows the date of the commit.
 
     Raises:
         InputError: if ``name`` is not a repository name, or the run has no results for the Hub.
@@ -63,10 +69,11 @@ def plan_push(run: Path, name: str) -> ResultsPushPlan:
         raise InputError(f"{run} has no results for the Hub. {reasons}.")
     advice = f"push {run} again later"
     results = _select_tasks(all_results, sources)
+    date = None if is_copy else datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
     return ResultsPushPlan(
         repo=HubRepo(name, "model", required_access="write", custom_advice=advice),
         results=results,
-        files=dict(_eval_result_files(results, file, repo.url)),
+        files=dict(_eval_result_files(results, date, repo.url)),
         left_out=left_out,
     )
 
@@ -95,11 +102,10 @@ def _hub_source(name: str, entry: BenchmarkEntry) -> SourceRef | None:
     return SourceRef(name=task.hub.repo, revision="", split=task.hub_split)
 
 
-def _eval_result_files(results: Results, file: Path, url: str) -> Iterator[tuple[str, str]]:
+def _eval_result_files(results: Results, date: str | None, url: str) -> Iterator[tuple[str, str]]:
     """Yield path and text of a file for each benchmark and metric, in percent."""
     import yaml
 
-    date = datetime.fromtimestamp(file.stat().st_mtime, UTC).date().isoformat()
     for name, task in results.tasks.items():
         source = results.run.benchmarks[name].source
         numbers = {row.title: row.mean for row in number_rows(task, "hub")}

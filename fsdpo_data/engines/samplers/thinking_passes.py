@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from fsdpo_data.answers.thinking_span import ThinkingSpan
+from fsdpo_data.answers.thinking import ThinkingSpan, find_thinking
 from fsdpo_data.core.sampling import Completion, SamplingSpec, add_tokens, continue_prompt
 from fsdpo_data.engines.samplers.base import (
     PromptFailure,
@@ -26,7 +26,6 @@ from fsdpo_data.engines.samplers.base import (
     stream,
     stream_outcomes,
 )
-from fsdpo_data.models.thinking import find_thinking
 
 #: Yields the outcomes of the prompts of one pass: ``stream`` or ``stream_outcomes``.
 EngineStream: TypeAlias = Callable[[Sampler, Sequence[str], SamplingSpec], Iterable[PromptOutcome]]

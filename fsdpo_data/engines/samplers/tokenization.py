@@ -12,11 +12,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from fsdpo_data.answers.thinking import THINKING_MARKERS
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import torch
 from fsdpo_data.core.row_files import replace_surrogates
 from fsdpo_data.core.sampling import Completion, Prompt
-from fsdpo_data.models.thinking import THINKING_MARKERS
 
 #: Text before a completion, so that the tokenizer decodes the completion as a continuation.
 _PREFIX = "a"

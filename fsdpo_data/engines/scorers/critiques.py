@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from fsdpo_data.answers.extraction.boxes import last_box_content
+from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers import PromptFailure, Sampler, stream_outcomes
@@ -23,7 +24,6 @@ from fsdpo_data.engines.scorers.prm_formats import (
     get_prm_format,
 )
 from fsdpo_data.models.prompts import Template, get_template
-from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.steps.first_error import NO_ERROR, find_first_wrong
 
 _INDEX = re.compile(r"-1|\d{1,6}", re.A)

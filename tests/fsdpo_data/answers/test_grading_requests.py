@@ -7,7 +7,7 @@ from verdicts import grade_requests
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.grader import UNCLOSED_THINKING_RULE, MathGrader
-from fsdpo_data.answers.thinking_span import ThinkingSpan
+from fsdpo_data.answers.thinking import ThinkingSpan
 
 
 def grade(request: GradingRequest, grader_tolerance: float | None = None) -> Verdict:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from fakes import ANSWER, THOUGHT, Judge, ThinkingSampler, Writer
 
+from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.errors import InputError, ItemError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, SearchCost
@@ -20,7 +21,6 @@ from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
 from fsdpo_data.engines.samplers import LoadedSampler, PromptFailure, PromptResult
 from fsdpo_data.engines.samplers.tokenization import cut_at_stop
 from fsdpo_data.engines.scorers import ScorerInput
-from fsdpo_data.models.thinking import find_thinking
 from fsdpo_data.steps.rewards import AGGREGATES
 from fsdpo_data.steps.segment import (
     SEGMENTERS,

@@ -9,11 +9,11 @@ import pytest
 from fakes import THOUGHT, ThinkingSampler
 from random_model import save_random_model
 
+from fsdpo_data.answers.thinking import THINKING_MARKERS
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.tokenization import CompletionDecoder
 from fsdpo_data.models.prompts import load_tokenizer
-from fsdpo_data.models.thinking import THINKING_MARKERS
 
 
 def solve(

@@ -9,6 +9,7 @@ import os
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hashes import hashes
@@ -364,6 +365,31 @@ def test_benchmark_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert benchmark_names == ["test", "math", "math", "easy=1", "mine"]
     with pytest.raises(InputError, match="against = 'math': two benchmarks have that name"):
         find_overlaps([], names[1:3])
+
+
+@pytest.mark.parametrize(
+    ("row", "gold"),
+    [
+        ({"Body": "Two and", "Question": "five?", "Answer": 7.0}, "7"),
+        ({"body": "Two and", "question": "five?", "answer": "7 (apples)"}, "7 (apples)"),
+        ({"sQuestion": "Two and five?", "lSolutions": [7.0]}, "7"),
+        ({"problem": "Two and five?", "gold_answer": 7}, "7"),
+        ({"question": {"problem": "Two and five?", "ground_truth_answer": "7"}}, "7"),
+        ({"question": "Two and five?", "ground_truth_answer": "7"}, "7"),
+        ({"input": "Two and five?", "target": "7", "answer": "8"}, "7"),
+        ({"question": "Two and five?", "answer": "2 + 5 = 7\n#### 7"}, "7"),
+        ({"problem": "Two and five?", "solution": r"So \boxed{7}."}, "7"),
+        ({"question": "Two and five?", "answer": ["7", "8"]}, ""),
+        ({"question": "Two and five?"}, ""),
+    ],
+)
+def test_questions_and_golds_of_benchmark_files(
+    tmp_path: Path, row: dict[str, Any], gold: str
+) -> None:
+    file = tmp_path / "test.jsonl"
+    file.write_text(json.dumps(row) + "\n")
+    [question] = read_benchmark(str(file)).questions
+    assert (question.question, question.answer) == ("Two and five?", gold)
 
 
 def test_refusals(tmp_path: Path) -> None:

@@ -1,9 +1,9 @@
 """``fsdpo_data.grade``: grade one response."""
 
 from fsdpo_data.answers import GradingRequest, Verdict
+from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.models.thinking import find_thinking
 
 
 def grade(

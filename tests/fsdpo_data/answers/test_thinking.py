@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fsdpo_data.models.thinking import THINKING_MARKERS, find_thinking
+from fsdpo_data.answers.thinking import THINKING_MARKERS, find_thinking
 
 ALONE = [name for name, marks in THINKING_MARKERS.items() if not marks.requires_both]
 

@@ -1,7 +1,10 @@
-"""The thinking at the start of a solution, and the markers around it."""
+"""The thinking at the start of a solution, found by the markers in ``thinking.toml``."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from fsdpo_data.answers.tables import read_toml
 
 
 class ThinkingSpan(NamedTuple):
@@ -70,3 +73,32 @@ class ThinkingMarkers:
         text_after = text[marker + len(self.end) :]
         answer = text_after.lstrip().removeprefix(self.answer_prefix).lstrip()
         return None if self.start in answer else answer
+
+
+def _make_markers(name: str, *, tokens: Sequence[str] = (), **fields: Any) -> ThinkingMarkers:
+    """Return the markers in a row of the file."""
+    return ThinkingMarkers(name, tokens=tuple(tokens), **fields)
+
+
+#: Thinking markers by name, in the order of the file.
+THINKING_MARKERS: Mapping[str, ThinkingMarkers] = {
+    name: _make_markers(name, **fields) for name, fields in read_toml(__file__).items()
+}
+_MAX_MARKER_CHARS = 40  #: Upper bound of the length of a marker.
+
+
+def find_thinking(prompt: str, text: str, *, has_separate_reasoning: bool = False) -> ThinkingSpan:
+    """Find the thinking of a solution; thinking without an end covers the complete text.
+
+    Args:
+        prompt: The prompt, which may end with a start marker.
+        text: The generated text.
+        has_separate_reasoning: Whether the server returned the thinking in a separate field. The
+            text then contains no thinking, and the thinking ended if the text is not blank.
+    """
+    prompt_end = prompt.rstrip()[-_MAX_MARKER_CHARS:]
+    text_start = text.lstrip()[:_MAX_MARKER_CHARS]
+    for markers in THINKING_MARKERS.values():
+        if span := markers.find(prompt_end, text_start, text):
+            return span
+    return ThinkingSpan(0, bool(text.strip())) if has_separate_reasoning else NO_THINKING
