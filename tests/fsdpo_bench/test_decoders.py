@@ -91,6 +91,13 @@ def test_a_metric_names_the_decoders_and_the_samples() -> None:
         RunOptions(decoder=("",)).setups()
 
 
+def test_a_run_refuses_a_decoder_that_needs_likelihoods() -> None:
+    with pytest.raises(InputError, match="decoder = 'likely': a run has no likelihoods"):
+        RunOptions(decoder=("greedy,likely",)).setups()
+    with pytest.raises(InputError, match=r"^(?!.*likely \()"):
+        RunOptions(decoder=("unknown",)).setups()
+
+
 def test_the_help_describes_every_decoder() -> None:
     text = " ".join(invoke("run", "--help").output.replace("│", " ").split())
     for decoder in DECODERS.values():

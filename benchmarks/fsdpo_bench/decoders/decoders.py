@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 #: The solutions from which a decoder chooses: ``samples`` that several decoders share, or the ones
 #: that ``greedy`` decoding or a ``beam`` search generates for this decoder.
 Origin = Literal["samples", "greedy", "beam"]
+#: The numbers of solutions by which a decoder chooses: step rewards, step rewards that are
+#: probabilities, or log-likelihoods under the policy.
+Need = Literal["nothing", "rewards", "probabilities", "likelihoods"]
 SAMPLES_PART = "samples"  #: Name of the dataset in a run with the samples that decoders share.
 
 
@@ -57,7 +60,8 @@ class Candidates:
     solutions: Sequence[Solution]  #: The solutions; a choice may not read their verdicts.
     #: Class of equivalent answers of each solution; ``NO_ANSWER`` for a solution without a vote.
     answer_classes: Sequence[int]
-    #: The aggregated step rewards of each solution; None for a solution without rewards.
+    #: The aggregated step rewards of each solution, or its log-likelihood if the decoder needs
+    #: likelihoods; None for a solution without rewards.
     rewards: Sequence[float | None]
 
 
@@ -78,9 +82,8 @@ class Decoder:
     #: parameters.
     suffix: str = ""
     origin: Origin = "samples"  #: The solutions from which it chooses.
-    #: Whether it needs step rewards. Its cost then includes the reward model.
-    needs_rewards: bool = False
-    needs_probabilities: bool = False  #: Whether the rewards must be probabilities.
+    #: The numbers by which it chooses. The cost of step rewards includes the reward model.
+    needs: Need = "nothing"
     #: Options of beam search that it reads, besides its parameters. Others are refused.
     options: Sequence[str] = ()
     metric: str = ""  #: Name of its accuracy as a metric: ``maj`` for ``maj@K``; empty for none.
@@ -91,6 +94,16 @@ class Decoder:
         if self.suffix and (self.suffix[0] != "@" or not {*self.parameters} <= {*PARAMETERS}):
             names = ", ".join(f"{{{name}}}" for name in PARAMETERS)
             raise ValueError(f"decoder {self.name!r}: expected a suffix of @ and {names}")
+
+    @property
+    def needs_rewards(self) -> bool:
+        """Whether it needs step rewards."""
+        return self.needs in ("rewards", "probabilities")
+
+    @property
+    def uses_sample_rewards(self) -> bool:
+        """Whether it chooses among samples by step rewards; a search needs them earlier."""
+        return self.needs_rewards and self.origin == "samples"
 
     @property
     def parameters(self) -> list[str]:
@@ -159,6 +172,18 @@ def _distribute_first(
     return distribute_first(class_PM.shape)
 
 
+def _choose_best(candidates: Candidates) -> int:
+    """Choose the solution with the highest reward or likelihood."""
+    return best_of_n(candidates.rewards)
+
+
+def _distribute_best(
+    class_PM: np.ndarray, reward_PM: np.ndarray, member_RM: np.ndarray
+) -> np.ndarray:
+    """Return the distribution of :func:`_choose_best`."""
+    return distribute_best_of_n(reward_PM, int(member_RM[0].sum()))
+
+
 DECODERS.register(
     Decoder(
         name="greedy",
@@ -202,8 +227,7 @@ DECODERS.register(
         distribute=lambda class_PM, reward_PM, member_RM: distribute_vote(
             class_PM, member_RM, reward_PM
         ),
-        needs_rewards=True,
-        needs_probabilities=True,
+        needs="probabilities",
         colour=3,
     )
 )
@@ -213,11 +237,9 @@ DECODERS.register(
         title="the sample with the highest reward (best-of-N)",
         description="best-of-N: the sample with the best aggregated step rewards",
         suffix="@{k}:{aggregate}",
-        choose=lambda candidates: best_of_n(candidates.rewards),
-        distribute=lambda _, reward_PM, member_RM: distribute_best_of_n(
-            reward_PM, int(member_RM[0].sum())
-        ),
-        needs_rewards=True,
+        choose=_choose_best,
+        distribute=_distribute_best,
+        needs="rewards",
         colour=4,
     )
 )
@@ -230,8 +252,19 @@ DECODERS.register(
         choose=_choose_first,
         distribute=_distribute_first,
         origin="beam",
-        needs_rewards=True,
+        needs="rewards",
         options=("first_keep", "beam_aggregate", "max_steps", "step_tokens"),
         colour=5,
+    )
+)
+DECODERS.register(
+    Decoder(
+        name="likely",
+        title="the most likely sample, without a PRM",
+        description="the most likely of K samples, for reports with --likelihood",
+        suffix="@{k}",
+        choose=_choose_best,
+        distribute=_distribute_best,
+        needs="likelihoods",
     )
 )

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 
 from fsdpo_bench.decoders.choices import (
-    best_of_n,
-    distribute_best_of_n,
     distribute_choices,
     expected_values,
     random_orders,
@@ -24,7 +22,7 @@ from fsdpo_bench.decoders.decoders import (
 )
 from fsdpo_bench.metrics.full_solutions import read_solution_rows
 from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool
-from fsdpo_bench.metrics.sample_arrays import Rewards, Samples
+from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import Mean, mean_rate
@@ -32,15 +30,6 @@ from fsdpo_data.steps.rewards import AGGREGATES, check_aggregate
 
 #: Text between a result name and its reward model, if a pool has several.
 MODEL_SEPARATOR = " by "
-#: The choice by the likelihood of the samples. Only reports with likelihoods have it, so that it is
-#: not registered. Its rewards are the likelihoods.
-LIKELY = Decoder(
-    name="likely",
-    title="the most likely sample, without a PRM",
-    description="the sample with the highest likelihood",
-    choose=lambda candidates: best_of_n(candidates.rewards),
-    suffix="@{k}",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +176,7 @@ def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> Deco
             field="k",
             value=size,
         )
-    reward_PM = np.full(samples.outcome_PM.shape, np.nan)
-    if setup.decoder.needs_rewards and setup.decoder.origin == "samples":
-        reward_PM = _rewards(samples, decoder).by_aggregate[setup.aggregate]
+    reward_PM = _decoder_rewards(samples, decoder)
     if "k" not in setup.decoder.parameters:
         # A decoder without K has one solution.
         member_RM = np.arange(samples.n_samples)[None, :] == 0
@@ -202,8 +189,19 @@ def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> Deco
     return DecoderChoices(decoder, samples, chosen_PM)
 
 
-def _rewards(samples: Samples, decoder: DecoderName) -> Rewards:
-    """Return the rewards of a decoder's reward model."""
+def _decoder_rewards(samples: Samples, decoder: DecoderName) -> np.ndarray:
+    """Return the number of each sample by which a decoder chooses; NaN if it needs none."""
+    setup = decoder.setup
+    if setup.decoder.needs == "likelihoods":
+        if samples.log_likelihood_PM is None:
+            raise InputError(
+                f"{decoder.name}: the samples have no likelihoods, which only "
+                "`fsdpo-bench report --likelihood` computes.",
+                field="decoder",
+            )
+        return samples.log_likelihood_PM
+    if not setup.decoder.uses_sample_rewards:
+        return np.full(samples.outcome_PM.shape, np.nan)
     rewards = samples.rewards.get(decoder.model)
     if rewards is None:
         raise InputError(
@@ -211,7 +209,7 @@ def _rewards(samples: Samples, decoder: DecoderName) -> Rewards:
             "`fsdpo-data score`, or import the scores.",
             field="decoder",
         )
-    return rewards
+    return rewards.by_aggregate[setup.aggregate]
 
 
 def _choose_from_subsets(
@@ -235,14 +233,6 @@ def _choose_from_subsets(
     return distribute_choices(choose, len(problem_ids), member_RM)
 
 
-def decode_most_likely(benchmark: Benchmark, likelihood_PM: np.ndarray) -> DecoderChoices:
-    """Return the choice of the sample with the highest likelihood."""
-    n_samples = benchmark.main.n_samples
-    decoder = DecoderName(DecoderSetup(LIKELY, k=n_samples))
-    chosen_PM = distribute_best_of_n(likelihood_PM, n_samples)
-    return DecoderChoices(decoder, benchmark.main, chosen_PM)
-
-
 def select_decoders(
     pool: Pool,
     sizes: Sequence[int] = (),
@@ -250,16 +240,22 @@ def select_decoders(
 ) -> dict[str, DecoderName]:
     """Return the decoders of a report by result name, in the order of the registry.
 
-    These are the decoders of the run, or all decoders that the datasets allow, at each N.
+    These are the decoders of the run, or all decoders that the datasets allow, at each N. Decoders
+    that need likelihoods join the decoders of a run, because only a report has likelihoods.
 
     Args:
         pool: The datasets.
         sizes: Values of N; by default those of the run, or powers of 2 and all samples.
         aggregates: Aggregates of step rewards; by default those of the run, or all.
     """
-    setups = []
     if pool.run is not None and not sizes and not aggregates:
         setups = [setup for name in pool.run.decoders if (setup := parse_result_name(name))]
+        run_sizes = {setup.k for setup in setups if "k" in setup.decoder.parameters}
+        setups += [
+            setup
+            for setup in _possible_setups(pool, sorted(run_sizes), aggregates)
+            if setup.decoder.needs == "likelihoods"
+        ]
     else:
         setups = list(_possible_setups(pool, sizes, aggregates))
     decoders = [decoder for setup in setups for decoder in name_decoders(setup, pool.reward_models)]
@@ -270,7 +266,7 @@ def select_decoders(
 
 def name_decoders(setup: DecoderSetup, models: Sequence[str]) -> list[DecoderName]:
     """Return the decoder with each of the reward models, if it chooses by their rewards."""
-    if not setup.decoder.needs_rewards or setup.decoder.origin != "samples":
+    if not setup.decoder.uses_sample_rewards:
         return [DecoderName(setup)]
     shows_model = len(models) > 1
     return [DecoderName(setup, model, shows_model) for model in models or ("",)]
@@ -278,7 +274,7 @@ def name_decoders(setup: DecoderSetup, models: Sequence[str]) -> list[DecoderNam
 
 def _has_fitting_rewards(pool: Pool, decoder: DecoderName) -> bool:
     """Return whether a decoder that needs probabilities has them."""
-    if not decoder.setup.decoder.needs_probabilities or not decoder.model:
+    if decoder.setup.decoder.needs != "probabilities" or not decoder.model:
         return True
     [samples, *_] = [benchmark.main for benchmark in pool.benchmarks.values()]
     return samples.rewards[decoder.model].are_probabilities
@@ -296,12 +292,19 @@ def _possible_setups(
                 if setup is not None and setup.decoder is decoder:
                     yield setup
             continue
-        if SAMPLES_PART not in pool.parts or (decoder.needs_rewards and not pool.scored):
+        if SAMPLES_PART not in pool.parts or not _has_needed_numbers(pool, decoder):
             continue
         has_aggregate = "aggregate" in decoder.parameters
         for size in subset_sizes(sizes, pool) if "k" in decoder.parameters else (1,):
             for aggregate in checked_aggregates if has_aggregate else ("",):
                 yield DecoderSetup(decoder, k=size, aggregate=aggregate)
+
+
+def _has_needed_numbers(pool: Pool, decoder: Decoder) -> bool:
+    """Return whether the samples of a pool have the numbers by which a decoder chooses."""
+    if decoder.needs == "likelihoods":
+        return pool.has_likelihoods
+    return bool(pool.scored) or not decoder.needs_rewards
 
 
 def subset_sizes(sizes: Sequence[int], pool: Pool) -> list[int]:

@@ -14,7 +14,6 @@ from fsdpo_bench.metrics.decoder_choices import (
     DecoderChoices,
     SubsetSpec,
     decode,
-    decode_most_likely,
     select_decoders,
     simplify_count,
 )
@@ -63,28 +62,16 @@ class MeasureSpec:
     gammas: Sequence[float] = ()  #: Values of γ for the step weights of pairs.
 
 
-def decode_pool(
-    pool: Pool, spec: MeasureSpec, likelihoods: Mapping[str, np.ndarray] | None = None
-) -> Decoded:
-    """Return the choices of all decoders of a report.
-
-    Args:
-        pool: The datasets.
-        spec: What is measured.
-        likelihoods: Log-likelihood of each sample by benchmark; None to leave this choice out.
-    """
+def decode_pool(pool: Pool, spec: MeasureSpec) -> Decoded:
+    """Return the choices of all decoders of a report."""
     decoders = select_decoders(pool, spec.sizes, spec.aggregates)
-    decoded = {}
-    for name, benchmark in pool.benchmarks.items():
-        choices = {
+    return {
+        name: {
             result_name: decode(benchmark, decoder, spec.subsets)
             for result_name, decoder in decoders.items()
         }
-        if likelihoods is not None:
-            likely = decode_most_likely(benchmark, likelihoods[name])
-            choices[likely.name] = likely
-        decoded[name] = choices
-    return decoded
+        for name, benchmark in pool.benchmarks.items()
+    }
 
 
 def measure(pool: Pool, spec: MeasureSpec, decoded: Decoded) -> Results:

@@ -83,6 +83,12 @@ class Pool:
         """Names of the reward models."""
         return list(self.scored)
 
+    @property
+    def has_likelihoods(self) -> bool:
+        """Whether the samples have log-likelihoods."""
+        samples = [benchmark.main for benchmark in self.benchmarks.values()]
+        return all(entry.log_likelihood_PM is not None for entry in samples)
+
 
 def load_pools(paths: Sequence[Path], questions: frozenset[str] | None = None) -> list[Pool]:
     """Read runs and datasets, in the order of their first path.

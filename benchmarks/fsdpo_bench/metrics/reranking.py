@@ -116,7 +116,7 @@ def _cells(decoded: Mapping[str, DecoderChoices]) -> Iterator[_Cell]:
 
 def _needs_probabilities(choices: DecoderChoices) -> bool:
     """Return whether a decoder needs rewards that are probabilities."""
-    return choices.decoder.setup.decoder.needs_probabilities
+    return choices.decoder.setup.decoder.needs == "probabilities"
 
 
 def _select_strategy(

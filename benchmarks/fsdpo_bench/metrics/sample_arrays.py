@@ -74,6 +74,8 @@ class Samples:
     tokens_PM: np.ndarray  #: Tokens of each solution and of its search; NaN if unknown.
     prm_calls_PM: np.ndarray  #: Calls of a reward model in the search.
     rewards: Mapping[str, Rewards]  #: Rewards by reward model; empty without step rewards.
+    #: Log-likelihood of each solution under the policy; None if it was not computed.
+    log_likelihood_PM: np.ndarray | None = None
 
     @property
     def n_samples(self) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsdpo_bench.metrics.likelihood import sample_likelihoods
+from fsdpo_bench.metrics.likelihood import with_likelihoods
 from fsdpo_bench.metrics.measure import Decoded, MeasureSpec, decode_pool, measure
 from fsdpo_bench.metrics.measured_datasets import Pool, load_pools
 from fsdpo_bench.metrics.result_records import Results
@@ -74,8 +74,9 @@ def make_reports(
     progress.phase("measure", len(pools))
     reports = []
     for index, pool in enumerate(pools):
-        likelihoods = sample_likelihoods(pool, policies[index]) if policies else None
-        decoded = decode_pool(pool, spec, likelihoods)
+        if policies:
+            pool = with_likelihoods(pool, policies[index])
+        decoded = decode_pool(pool, spec)
         results = measure(pool, spec, decoded)
         is_only_run = len(paths) == 1 and pool.run is not None and problems is None
         folder = out or (paths[0] if is_only_run and writes_into_run else None)

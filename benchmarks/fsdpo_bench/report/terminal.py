@@ -14,7 +14,7 @@ from fsdpo_bench.metrics.compare import (
     pair_benchmarks,
     paired_differences,
 )
-from fsdpo_bench.metrics.decoder_choices import LIKELY, parse_decoder_name
+from fsdpo_bench.metrics.decoder_choices import parse_decoder_name
 from fsdpo_bench.metrics.disagreements import VerdictComparison
 from fsdpo_bench.metrics.measured_datasets import load_pools
 from fsdpo_bench.metrics.report_numbers import format_points, number_rows
@@ -122,7 +122,7 @@ def describe_choice(name: str) -> str:
     """Return the title of a decoder with its number of samples."""
     setup = parse_decoder_name(name)
     if setup is None:
-        return LIKELY.title if name.partition("@")[0] == LIKELY.name else ""
+        return ""
     return setup.decoder.title.replace("K samples", f"{setup.k} samples")
 
 
