@@ -1,7 +1,8 @@
 """Decoders: procedures that choose one solution of a problem, and the names of their results.
 
-A decoder with its parameters gives one result of a report, such as ``bon@5:min``. This module alone
-writes and reads these names. To add a decoder, register one more :class:`Decoder`, here or in a
+A decoder with its parameters gives one result of a report, such as ``bon@5:min``. With several
+reward models, the name states one: ``bon@5:min by qwen_prm``. This module alone writes and reads
+these names. To add a decoder, register one more :class:`Decoder`, here or in a
 plug-in. Results list the decoders in the order of this file.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -34,6 +35,7 @@ Origin = Literal["samples", "greedy", "beam"]
 #: probabilities, or log-likelihoods under the policy.
 Need = Literal["nothing", "rewards", "probabilities", "likelihoods"]
 SAMPLES_PART = "samples"  #: Name of the dataset in a run with the samples that decoders share.
+MODEL_SEPARATOR = " by "  #: Text between a decoder and its reward model in a result name.
 
 
 class ParameterFormat(NamedTuple):
@@ -136,12 +138,15 @@ class DecoderSetup:
     aggregate: str = ""  #: Aggregate of step rewards; empty if the decoder has no such parameter.
     b1: int = 0  #: Next steps per solution of a beam; 0 if the decoder has no such parameter.
     b2: int = 0  #: Size of the beam; 0 if the decoder has no such parameter.
+    #: One of several reward models, whose rewards it uses; empty if there is only one, or none.
+    model: str = ""
 
     @property
     def name(self) -> str:
-        """Name of the result, such as ``greedy``, ``sc@5``, ``bon@5:min`` and ``sbs@5,1``."""
+        """Name of the result, such as ``greedy``, ``sc@5`` and ``bon@5:min by qwen_prm``."""
         values = {name: getattr(self, name) for name in PARAMETERS}
-        return self.decoder.name + self.decoder.suffix.format(**values)
+        model_suffix = MODEL_SEPARATOR + self.model if self.model else ""
+        return self.decoder.name + self.decoder.suffix.format(**values) + model_suffix
 
     @property
     def part(self) -> str:
@@ -154,10 +159,14 @@ DECODERS: Registry[Decoder] = Registry("decoder", Decoder, group="fsdpo.decoders
 
 def parse_result_name(name: str) -> DecoderSetup | None:
     """Return the decoder and the parameters of a result name; None for an unknown decoder."""
-    decoder_name, at_sign, parameters = name.partition("@")
+    name_without_model, _, model = name.partition(MODEL_SEPARATOR)
+    decoder_name, at_sign, parameters = name_without_model.partition("@")
     if decoder_name not in DECODERS:
         return None
-    return DECODERS[decoder_name].parse_suffix(at_sign + parameters)
+    setup = DECODERS[decoder_name].parse_suffix(at_sign + parameters)
+    if setup is None or (model and not setup.decoder.uses_sample_rewards):
+        return None
+    return replace(setup, model=model)
 
 
 def _choose_first(candidates: Candidates) -> int:

@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
-from fsdpo_bench.decoders.decoders import SAMPLES_PART, parse_result_name
+from fsdpo_bench.decoders.decoders import SAMPLES_PART, DecoderSetup, parse_result_name
 from fsdpo_bench.metrics.decoder_choices import (
     DecoderChoices,
-    DecoderName,
     SubsetSpec,
     decode,
-    name_decoders,
+    name_models,
     select_decoders,
 )
 from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool, measurement_settings
@@ -289,26 +288,27 @@ def decode_pairs(
     ]
 
 
-def _default_decoders(pool: Pool, n_samples: int) -> dict[str, DecoderName]:
+def _default_decoders(pool: Pool, n_samples: int) -> dict[str, DecoderSetup]:
     """Return the decoders of a run; for other datasets, those of all common samples."""
     if pool.run is not None:
         return select_decoders(pool)
     return select_decoders(pool, [n_samples], [DEFAULT_AGGREGATE])
 
 
-def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderName:
+def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
     """Return the decoder with a result name.
 
     Raises:
         InputError: if there is none; the error lists the decoders of the pool.
     """
     setup = parse_result_name(name)
-    if setup is None or setup.part not in pool.parts:
+    models = pool.reward_models
+    if setup is None or setup.part not in pool.parts or setup.model not in ("", *models):
         known_names = ", ".join(_default_decoders(pool, n_samples))
         raise InputError(
             f"no decoder {name!r} in {pool.name}: expected one of {known_names}.", field="decoder"
         )
-    return name_decoders(setup, pool.reward_models)[0]
+    return name_models(setup, models)[0]
 
 
 def _both_count(pair: BenchmarkPair, samples_a: Samples, samples_b: Samples) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from fsdpo_bench.decoders.choices import (
@@ -22,14 +22,11 @@ from fsdpo_bench.decoders.decoders import (
 )
 from fsdpo_bench.metrics.full_solutions import read_solution_rows
 from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool
-from fsdpo_bench.metrics.sample_arrays import Samples
+from fsdpo_bench.metrics.sample_arrays import Rewards, Samples
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import Mean, mean_rate
 from fsdpo_data.steps.rewards import AGGREGATES, check_aggregate
-
-#: Text between a result name and its reward model, if a pool has several.
-MODEL_SEPARATOR = " by "
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +37,11 @@ class SubsetSpec:
     seed: int = 0  #: Seed of the subsets.
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderName:
-    """A decoder with its parameters, and the reward model that it uses."""
-
-    setup: DecoderSetup  #: The decoder and its parameters.
-    model: str = ""  #: The reward model; empty without one.
-    shows_model: bool = False  #: Whether the name states the reward model.
-
-    @property
-    def name(self) -> str:
-        """Name of the result, such as ``bon@8:min`` or ``bon@8:min by qwen_prm``."""
-        return self.setup.name + (f"{MODEL_SEPARATOR}{self.model}" if self.shows_model else "")
-
-
-def parse_decoder_name(name: str) -> DecoderSetup | None:
-    """Return the decoder of a result with or without a reward model; None for an unknown one."""
-    return parse_result_name(name.partition(MODEL_SEPARATOR)[0])
-
-
 @dataclass(frozen=True)
 class DecoderChoices:
     """What one decoder chooses on one benchmark."""
 
-    decoder: DecoderName  #: The decoder.
+    setup: DecoderSetup  #: The decoder with its parameters.
     samples: Samples  #: The solutions from which the decoder chooses.
     #: Probability that each solution is chosen. If a vote chooses nothing, the sum of a row is less
     #: than 1.
@@ -72,7 +50,14 @@ class DecoderChoices:
     @property
     def name(self) -> str:
         """Name of the result."""
-        return self.decoder.name
+        return self.setup.name
+
+    @property
+    def reward_model(self) -> str:
+        """Name of the reward model by whose step rewards it chooses; empty without one."""
+        if not self.setup.decoder.uses_sample_rewards:
+            return ""
+        return _find_rewards(self.samples, self.setup).model
 
     def expected_P(self, value_PM: np.ndarray) -> np.ndarray:
         """Return the expected value of the chosen solution for each problem; 0 without a choice."""
@@ -154,17 +139,16 @@ def _subsets(size: int, n_samples: int, spec: SubsetSpec) -> np.ndarray:
     return subsets_of_size(size, random_orders(n_samples, spec.max_subsets, spec.seed))
 
 
-def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> DecoderChoices:
+def decode(benchmark: Benchmark, setup: DecoderSetup, spec: SubsetSpec) -> DecoderChoices:
     """Return the choices of a decoder, averaged over subsets of K samples.
 
     Raises:
         InputError: if the benchmark has no such solutions or rewards, or fewer than K samples.
     """
-    setup = decoder.setup
     samples = benchmark.parts.get(setup.part)
     if samples is None:
         raise InputError(
-            f"{decoder.name}: there are no solutions of this decoder, only "
+            f"{setup.name}: there are no solutions of this decoder, only "
             f"{', '.join(benchmark.parts)}.",
             field="decoder",
         )
@@ -176,7 +160,7 @@ def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> Deco
             field="k",
             value=size,
         )
-    reward_PM = _decoder_rewards(samples, decoder)
+    reward_PM = _candidate_rewards(samples, setup)
     if "k" not in setup.decoder.parameters:
         # A decoder without K has one solution.
         member_RM = np.arange(samples.n_samples)[None, :] == 0
@@ -186,30 +170,34 @@ def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> Deco
         chosen_PM = setup.decoder.distribute(samples.class_PM, reward_PM, member_RM)
     else:
         chosen_PM = _choose_from_subsets(samples, setup, reward_PM, member_RM)
-    return DecoderChoices(decoder, samples, chosen_PM)
+    return DecoderChoices(setup, samples, chosen_PM)
 
 
-def _decoder_rewards(samples: Samples, decoder: DecoderName) -> np.ndarray:
+def _candidate_rewards(samples: Samples, setup: DecoderSetup) -> np.ndarray:
     """Return the number of each sample by which a decoder chooses; NaN if it needs none."""
-    setup = decoder.setup
     if setup.decoder.needs == "likelihoods":
         if samples.log_likelihood_PM is None:
             raise InputError(
-                f"{decoder.name}: the samples have no likelihoods, which only "
+                f"{setup.name}: the samples have no likelihoods, which only "
                 "`fsdpo-bench report --likelihood` computes.",
                 field="decoder",
             )
         return samples.log_likelihood_PM
     if not setup.decoder.uses_sample_rewards:
         return np.full(samples.outcome_PM.shape, np.nan)
-    rewards = samples.rewards.get(decoder.model)
+    return _find_rewards(samples, setup).by_aggregate[setup.aggregate]
+
+
+def _find_rewards(samples: Samples, setup: DecoderSetup) -> Rewards:
+    """Return the step rewards of the reward model of a decoder, or of the only reward model."""
+    rewards = samples.rewards.get(setup.model or next(iter(samples.rewards), ""))
     if rewards is None:
         raise InputError(
-            f"{decoder.name}: the samples have no step rewards. Score them with "
+            f"{setup.name}: the samples have no step rewards. Score them with "
             "`fsdpo-data score`, or import the scores.",
             field="decoder",
         )
-    return rewards.by_aggregate[setup.aggregate]
+    return rewards
 
 
 def _choose_from_subsets(
@@ -237,7 +225,7 @@ def select_decoders(
     pool: Pool,
     sizes: Sequence[int] = (),
     aggregates: Sequence[str] = (),
-) -> dict[str, DecoderName]:
+) -> dict[str, DecoderSetup]:
     """Return the decoders of a report by result name, in the order of the registry.
 
     These are the decoders of the run, or all decoders that the datasets allow, at each N. Decoders
@@ -258,26 +246,25 @@ def select_decoders(
         ]
     else:
         setups = list(_possible_setups(pool, sizes, aggregates))
-    decoders = [decoder for setup in setups for decoder in name_decoders(setup, pool.reward_models)]
+    setups = [named for setup in setups for named in name_models(setup, pool.reward_models)]
     if pool.run is None or sizes or aggregates:
-        decoders = [decoder for decoder in decoders if _has_fitting_rewards(pool, decoder)]
-    return {decoder.name: decoder for decoder in decoders}
+        setups = [setup for setup in setups if _has_fitting_rewards(pool, setup)]
+    return {setup.name: setup for setup in setups}
 
 
-def name_decoders(setup: DecoderSetup, models: Sequence[str]) -> list[DecoderName]:
-    """Return the decoder with each of the reward models, if it chooses by their rewards."""
-    if not setup.decoder.uses_sample_rewards:
-        return [DecoderName(setup)]
-    shows_model = len(models) > 1
-    return [DecoderName(setup, model, shows_model) for model in models or ("",)]
+def name_models(setup: DecoderSetup, models: Sequence[str]) -> list[DecoderSetup]:
+    """Return a decoder with each of several reward models, if it chooses by their rewards."""
+    if len(models) < 2 or setup.model or not setup.decoder.uses_sample_rewards:
+        return [setup]
+    return [replace(setup, model=model) for model in models]
 
 
-def _has_fitting_rewards(pool: Pool, decoder: DecoderName) -> bool:
+def _has_fitting_rewards(pool: Pool, setup: DecoderSetup) -> bool:
     """Return whether a decoder that needs probabilities has them."""
-    if decoder.setup.decoder.needs != "probabilities" or not decoder.model:
+    if setup.decoder.needs != "probabilities":
         return True
-    [samples, *_] = [benchmark.main for benchmark in pool.benchmarks.values()]
-    return samples.rewards[decoder.model].are_probabilities
+    samples = next(benchmark.main for benchmark in pool.benchmarks.values())
+    return _find_rewards(samples, setup).are_probabilities
 
 
 def _possible_setups(

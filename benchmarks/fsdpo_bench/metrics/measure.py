@@ -64,11 +64,11 @@ class MeasureSpec:
 
 def decode_pool(pool: Pool, spec: MeasureSpec) -> Decoded:
     """Return the choices of all decoders of a report."""
-    decoders = select_decoders(pool, spec.sizes, spec.aggregates)
+    setups = select_decoders(pool, spec.sizes, spec.aggregates)
     return {
         name: {
-            result_name: decode(benchmark, decoder, spec.subsets)
-            for result_name, decoder in decoders.items()
+            result_name: decode(benchmark, setup, spec.subsets)
+            for result_name, setup in setups.items()
         }
         for name, benchmark in pool.benchmarks.items()
     }
@@ -183,7 +183,7 @@ def _cost(choices: DecoderChoices) -> Cost:
     size = 1
     tokens = float(samples.tokens_PM[:, 0].sum())
     prm_calls = int(samples.prm_calls_PM[:, 0].sum())
-    setup = choices.decoder.setup
+    setup = choices.setup
     if "k" in setup.decoder.parameters:
         size = setup.k
         tokens = float(samples.tokens_PM.sum()) * size / samples.n_samples
