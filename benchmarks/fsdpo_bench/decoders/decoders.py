@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from fsdpo_bench.decoders.choices import (
+from fsdpo_bench.decoders.estimators import (
     best_of_n,
     distribute_best_of_n,
     distribute_first,

@@ -18,7 +18,8 @@ from fsdpo_bench.metrics.decoder_choices import (
     name_models,
     select_decoders,
 )
-from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool, measurement_settings
+from fsdpo_bench.metrics.measure import measurement_settings
+from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS
 from fsdpo_bench.metrics.sample_arrays import PlacedProblem, Samples
 from fsdpo_bench.tasks.table import is_same_name

@@ -6,12 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-from fsdpo_bench.decoders.choices import (
-    distribute_choices,
-    expected_values,
-    random_orders,
-    subsets_of_size,
-)
 from fsdpo_bench.decoders.decoders import (
     DECODERS,
     SAMPLES_PART,
@@ -20,8 +14,14 @@ from fsdpo_bench.decoders.decoders import (
     DecoderSetup,
     parse_result_name,
 )
+from fsdpo_bench.decoders.estimators import (
+    distribute_choices,
+    expected_values,
+    random_orders,
+    subsets_of_size,
+)
 from fsdpo_bench.metrics.full_solutions import read_solution_rows
-from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool
+from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.sample_arrays import Rewards, Samples
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from fsdpo_bench.decoders.decoders import SAMPLES_PART
 from fsdpo_bench.metrics.full_solutions import read_solution_rows
-from fsdpo_bench.metrics.measured_datasets import Pool
+from fsdpo_bench.metrics.pools import Pool
 from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np

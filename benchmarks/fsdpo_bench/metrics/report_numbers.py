@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from fsdpo_bench.decoders.choices import pass_at_k
+from fsdpo_bench.decoders.estimators import pass_at_k
 from fsdpo_bench.metrics.decoder_choices import DecoderChoices
 from fsdpo_bench.metrics.result_records import TaskResults
 from fsdpo_bench.metrics.sample_arrays import Samples

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.decoders.choices import distribute_best_of_n, expected_values
+from fsdpo_bench.decoders.estimators import distribute_best_of_n, expected_values
 from fsdpo_bench.metrics.full_solutions import SolvedProblem, read_solved_problems
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError

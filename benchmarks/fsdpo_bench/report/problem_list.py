@@ -17,7 +17,7 @@ from fsdpo_cards.render import format_token_count
 from fsdpo_bench.decoders.decoders import SAMPLES_PART
 from fsdpo_bench.metrics.decoder_choices import DecoderChoices
 from fsdpo_bench.metrics.full_solutions import read_solution_rows
-from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool
+from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.sample_arrays import PlacedProblem
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, Solution
 from fsdpo_data.core.toml_tables import read_toml

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from fsdpo_bench.decoders.decoders import parse_result_name
 from fsdpo_bench.metrics.measure import Decoded
-from fsdpo_bench.metrics.measured_datasets import Pool
+from fsdpo_bench.metrics.pools import Pool
 from fsdpo_bench.metrics.report_numbers import format_points, number_rows
 from fsdpo_bench.metrics.result_records import Results, RewardStatistics
 from fsdpo_bench.report import plots

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fsdpo_bench.metrics.likelihood import with_likelihoods
 from fsdpo_bench.metrics.measure import Decoded, MeasureSpec, decode_pool, measure
-from fsdpo_bench.metrics.measured_datasets import Pool, load_pools
+from fsdpo_bench.metrics.pools import Pool, load_pools
 from fsdpo_bench.metrics.result_records import Results
 from fsdpo_bench.report.render import write_report
 from fsdpo_data.core.errors import InputError

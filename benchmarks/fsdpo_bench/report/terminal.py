@@ -16,7 +16,7 @@ from fsdpo_bench.metrics.compare import (
     paired_differences,
 )
 from fsdpo_bench.metrics.disagreements import VerdictComparison
-from fsdpo_bench.metrics.measured_datasets import load_pools
+from fsdpo_bench.metrics.pools import load_pools
 from fsdpo_bench.metrics.report_numbers import format_points, number_rows
 from fsdpo_bench.metrics.result_records import (
     AccuracySpread,
