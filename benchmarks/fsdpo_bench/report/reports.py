@@ -60,17 +60,7 @@ def make_reports(
         raise InputError("nothing to measure: give at least one run or dataset.", field="data")
     progress.phase("read", 1)
     pools = load_pools(paths, _questions(problems))
-    if policies and len(policies) != len(pools):
-        raise InputError(
-            f"{len(policies)} models for {len(pools)} sets of samples. Give the model of each.",
-            field="likelihood",
-        )
-    if out is not None and len(pools) > 1:
-        raise InputError(
-            f"a folder has one report, but these are {len(pools)} sets of samples. Report on each.",
-            field="out",
-            value=out,
-        )
+    _check_pool_count(len(pools), policies, out)
     progress.phase("measure", len(pools))
     reports = []
     for index, pool in enumerate(pools):
@@ -86,6 +76,21 @@ def make_reports(
         reports.append(Report(pool, results, decoded, folder))
         progress.advance(1)
     return reports
+
+
+def _check_pool_count(n_pools: int, policies: Sequence[str], out: Path | None) -> None:
+    """Check that each pool has its policy, and that a folder gets one report."""
+    if policies and len(policies) != n_pools:
+        raise InputError(
+            f"{len(policies)} models for {n_pools} sets of samples. Give the model of each.",
+            field="likelihood",
+        )
+    if out is not None and n_pools > 1:
+        raise InputError(
+            f"a folder has one report, but these are {n_pools} sets of samples. Report on each.",
+            field="out",
+            value=out,
+        )
 
 
 def _questions(file: Path | None) -> frozenset[str] | None:
