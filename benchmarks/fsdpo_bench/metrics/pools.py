@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mode
 
 from fsdpo_bench.decoders.decoders import DECODERS, SAMPLES_PART, DecoderSetup
 from fsdpo_bench.metrics.sample_arrays import (
@@ -18,9 +19,8 @@ from fsdpo_bench.metrics.sample_arrays import (
     SolutionTable,
     check_equal_verdicts,
     make_samples,
-    most_frequent_count,
     read_places,
-    read_solutions,
+    read_solution_table,
 )
 from fsdpo_bench.run_folder import RunRecord, is_run, read_run_record
 from fsdpo_bench.tasks.description import TaskDescription
@@ -105,7 +105,7 @@ def load_pools(paths: Sequence[Path], questions: frozenset[str] | None = None) -
     tables: dict[Path, SolutionTable] = {}
     for path in dict.fromkeys(paths):
         root = _main_root(path)
-        tables[root] = read_solutions(root)
+        tables[root] = read_solution_table(root)
         groups.setdefault(_ids_digest(tables[root]), []).append(path)
     return [_load_pool(group, tables, questions) for group in groups.values()]
 
@@ -142,7 +142,7 @@ def _load_pool(
         parts = {name: first_path / name for name in run.parts}
     for root in parts.values():
         if root not in tables:
-            tables[root] = read_solutions(root)
+            tables[root] = read_solution_table(root)
     roots = [_main_root(path) for path in paths]
     for root in roots:
         check_equal_verdicts(tables[main_root], tables[root])
@@ -247,21 +247,22 @@ def _solved_problems(
     return [
         placed
         for placed in problems
-        if all(placed.problem_id in table.row_by_problem for table in part_tables.values())
+        if all(placed.problem_id in table.rows_by_problem for table in part_tables.values())
     ]
 
 
 def _complete_problems(
     solved: Sequence[PlacedProblem], part_tables: Mapping[str, SolutionTable]
 ) -> list[PlacedProblem]:
-    """Return the problems with as many samples in every part as most problems have."""
+    """Return the problems that have in every part the most frequent number of samples, or more."""
     if not solved:
         return []
     complete = list(solved)
     for table in part_tables.values():
-        n_samples = most_frequent_count(table, [placed.problem_id for placed in solved])
+        rows_by_problem = table.rows_by_problem
+        n_samples = mode(len(rows_by_problem[placed.problem_id]) for placed in solved)
         complete = [
-            placed for placed in complete if table.count_by_problem[placed.problem_id] >= n_samples
+            placed for placed in complete if len(rows_by_problem[placed.problem_id]) >= n_samples
         ]
     return complete
 
