@@ -20,7 +20,7 @@ from fsdpo_bench.decoders.estimators import (
     random_orders,
     subsets_of_size,
 )
-from fsdpo_bench.metrics.full_solutions import read_solution_rows
+from fsdpo_bench.metrics.full_solutions import read_problem_solutions
 from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.sample_arrays import Rewards, Samples
 from fsdpo_data.core.errors import InputError
@@ -205,7 +205,7 @@ def _choose_from_subsets(
 ) -> np.ndarray:
     """Return the distribution of a decoder by calling it for each subset."""
     problem_ids = [placed.problem_id for placed in samples.problems]
-    solutions = read_solution_rows(samples.root, problem_ids)
+    solutions = read_problem_solutions(samples.root, problem_ids)
 
     def choose(problem: int, subset: Sequence[int]) -> int | None:
         rewards = [

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fsdpo_bench.decoders.decoders import SAMPLES_PART
-from fsdpo_bench.metrics.full_solutions import read_solution_rows
+from fsdpo_bench.metrics.full_solutions import read_problem_solutions
 from fsdpo_bench.metrics.pools import Pool
 from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_data.core.errors import InputError
@@ -58,7 +58,7 @@ def with_likelihoods(pool: Pool, policy: str, options: ScorerOptions | None = No
 def _scorer_inputs(samples: Samples) -> list[ScorerInput]:
     """Return the samples of all problems, problem by problem."""
     problem_ids = [placed.problem_id for placed in samples.problems]
-    solutions = read_solution_rows(samples.root, problem_ids)
+    solutions = read_problem_solutions(samples.root, problem_ids)
     return [
         ScorerInput(solution.prompt, tuple(solution.completions))
         for problem_id in problem_ids
