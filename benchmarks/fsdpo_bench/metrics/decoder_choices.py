@@ -246,7 +246,7 @@ def select_decoders(
         ]
     else:
         setups = list(_possible_setups(pool, sizes, aggregates))
-    setups = [named for setup in setups for named in name_models(setup, pool.reward_models)]
+    setups = [entry for setup in setups for entry in name_models(setup, pool.reward_models)]
     if pool.run is None or sizes or aggregates:
         setups = [setup for setup in setups if _has_fitting_rewards(pool, setup)]
     return {setup.name: setup for setup in setups}
