@@ -307,7 +307,9 @@ def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
     if setup is None or setup.part not in pool.parts or setup.model not in ("", *models):
         known_names = ", ".join(_default_decoders(pool, n_samples))
         raise InputError(
-            f"no decoder {name!r} in {pool.name}: expected one of {known_names}.", field="decoder"
+            f"{pool.name} has no such decoder: expected one of {known_names}.",
+            field="decoder",
+            value=name,
         )
     return name_models(setup, models)[0]
 

@@ -148,9 +148,9 @@ def decode(benchmark: Benchmark, setup: DecoderSetup, spec: SubsetSpec) -> Decod
     samples = benchmark.parts.get(setup.part)
     if samples is None:
         raise InputError(
-            f"{setup.name}: there are no solutions of this decoder, only "
-            f"{', '.join(benchmark.parts)}.",
+            f"there are no solutions of this decoder, only {', '.join(benchmark.parts)}.",
             field="decoder",
+            value=setup.name,
         )
     size = setup.k
     if size > samples.n_samples:
@@ -178,9 +178,10 @@ def _candidate_rewards(samples: Samples, setup: DecoderSetup) -> np.ndarray:
     if setup.decoder.needs == "likelihoods":
         if samples.log_likelihood_PM is None:
             raise InputError(
-                f"{setup.name}: the samples have no likelihoods, which only "
-                "`fsdpo-bench report --likelihood` computes.",
+                "the samples have no likelihoods, which only `fsdpo-bench report --likelihood` "
+                "computes.",
                 field="decoder",
+                value=setup.name,
             )
         return samples.log_likelihood_PM
     if not setup.decoder.uses_sample_rewards:
@@ -193,9 +194,10 @@ def _find_rewards(samples: Samples, setup: DecoderSetup) -> Rewards:
     rewards = samples.rewards.get(setup.model or next(iter(samples.rewards), ""))
     if rewards is None:
         raise InputError(
-            f"{setup.name}: the samples have no step rewards. Score them with "
-            "`fsdpo-data score`, or import the scores.",
+            "the samples have no step rewards. Score them with `fsdpo-data score`, or import the "
+            "scores.",
             field="decoder",
+            value=setup.name,
         )
     return rewards
 
