@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsdpo_bench.decoders.answer_classes import agreeing_answers, answer_classes, voting_answers
-from fsdpo_bench.decoders.choices import best_of_n, vote, weighted_vote
+from fsdpo_bench.decoders.estimators import best_of_n, vote, weighted_vote
 from fsdpo_bench.prm.processbench import read_first_error_rows
 
 from fsdpo_data.core.parquet_files import collect_rows

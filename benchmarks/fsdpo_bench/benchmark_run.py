@@ -221,7 +221,7 @@ def _resolve_prm(options: RunOptions, setups: Sequence[DecoderSetup]) -> Resolve
     reward_model = resolve_reward_model(str(options.prm), scorer_options, model_count=2)
     weights = reward_model.weights
     needs_probabilities = [
-        setup.decoder.name for setup in setups if setup.decoder.needs_probabilities
+        setup.decoder.name for setup in setups if setup.decoder.needs == "probabilities"
     ]
     if (
         needs_probabilities
@@ -229,9 +229,7 @@ def _resolve_prm(options: RunOptions, setups: Sequence[DecoderSetup]) -> Resolve
         and not weights.prm_format.is_probability
     ):
         alternatives = [
-            decoder.name
-            for decoder in DECODERS.importable_entries()
-            if decoder.needs_rewards and not decoder.needs_probabilities
+            decoder.name for decoder in DECODERS.importable_entries() if decoder.needs == "rewards"
         ]
         raise InputError(
             f"votes are weighed by probabilities, but a reward of {weights.prm_format.name} is a "

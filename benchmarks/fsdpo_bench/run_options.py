@@ -147,7 +147,7 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
         """The names of the option ``decoder``, in its order.
 
         Raises:
-            InputError: if a decoder is unknown.
+            InputError: if a decoder is unknown, or needs what only a report has.
         """
         names = [name.strip() for name in ",".join(self.decoder).split(",") if name.strip()]
         # `maj@8` is the metric of a decoder, so `maj` names this decoder.
@@ -158,6 +158,13 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
         for name in names:
             if name not in DECODERS:
                 raise _unknown_decoder_error(name)
+            if DECODERS[name].needs == "likelihoods":
+                raise InputError(
+                    "a run has no likelihoods. Remove this decoder; `fsdpo-bench report RUN "
+                    "--likelihood MODEL` adds it.",
+                    field="decoder",
+                    value=name,
+                )
         return names
 
     def setups(self, metrics: Sequence[str] = (), n_recorded: int = 1) -> list[DecoderSetup]:
@@ -206,8 +213,7 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
         """Check that each option has a decoder that reads it, and that samples are random."""
         names = list(dict.fromkeys(setup.decoder.name for setup in setups))
         read_options = {
-            decoder.name: (*decoder.parameters, *decoder.options)
-            for decoder in DECODERS.importable_entries()
+            decoder.name: (*decoder.parameters, *decoder.options) for decoder in run_decoders()
         }
         check_read_options(self, "decoder", names, read_options)
         is_random = any(setup.k > 1 or setup.decoder.origin == "beam" for setup in setups)
@@ -220,9 +226,7 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
             )
         reward_decoders = names_with_rewards(setups)
         if self.prm is not None and not reward_decoders:
-            choices = [
-                decoder.name for decoder in DECODERS.importable_entries() if decoder.needs_rewards
-            ]
+            choices = [decoder.name for decoder in run_decoders() if decoder.needs_rewards]
             raise InputError(
                 f"no decoder needs step rewards. Add one of {', '.join(choices)}, or remove `prm`.",
                 field="prm",
@@ -261,8 +265,14 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
                 single_decoder = FIRST_SAMPLE_DECODER
         if not has_metric:
             return [single_decoder]
-        voters = [decoder.name for decoder in DECODERS.importable_entries() if decoder.metric]
+        voters = [decoder.name for decoder in run_decoders() if decoder.metric]
         return [single_decoder, *voters]
+
+
+def run_decoders() -> list[Decoder]:
+    """Return the decoders that a run can have; only a report has likelihoods."""
+    entries = DECODERS.importable_entries()
+    return [decoder for decoder in entries if decoder.needs != "likelihoods"]
 
 
 def names_with_rewards(setups: Sequence[DecoderSetup]) -> list[str]:
@@ -273,9 +283,7 @@ def names_with_rewards(setups: Sequence[DecoderSetup]) -> list[str]:
 
 def _unknown_decoder_error(name: str) -> InputError:
     """Return the error for the name of an unknown decoder."""
-    choices = "; ".join(
-        f"{decoder.name} ({decoder.description})" for decoder in DECODERS.importable_entries()
-    )
+    choices = "; ".join(f"{decoder.name} ({decoder.description})" for decoder in run_decoders())
     suggestion = suggest_names(name, DECODERS)
     return InputError(
         f"expected names from {choices}.{suggestion} {DECODERS.source_of_names}",

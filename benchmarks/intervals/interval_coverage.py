@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import typer
-from fsdpo_bench.decoders.choices import pass_at_k
+from fsdpo_bench.decoders.estimators import pass_at_k
 
 from fsdpo_data.agreement.kappa import cohen_kappa, kappa_interval
 from fsdpo_data.core.statistics import (

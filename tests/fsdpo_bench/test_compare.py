@@ -142,7 +142,9 @@ def test_other_differences_are_listed_in_notes(tmp_path: Path) -> None:
 
 def test_unknown_decoders_benchmarks_and_golds_are_refused(tmp_path: Path) -> None:
     first, second = two_runs(tmp_path)
-    with pytest.raises(InputError, match=r"no decoder 'best' in a: expected one of greedy, sc@4"):
+    with pytest.raises(
+        InputError, match=r"decoder = 'best': a has no such decoder: expected one of greedy, sc@4"
+    ):
         compare(first, second, decoder_a="best")
     with pytest.raises(InputError, match="have 4 samples each"):
         compare(first, second, decoder_a="sc@8")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from fsdpo_bench.decoders.answer_classes import agreeing_answers, answer_classes, voting_answers
-from fsdpo_bench.decoders.choices import best_of_n, vote, weighted_vote
+from fsdpo_bench.decoders.estimators import best_of_n, vote, weighted_vote
 
 from fsdpo_data.steps.rewards import aggregate
 

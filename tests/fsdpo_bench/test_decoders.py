@@ -91,10 +91,23 @@ def test_a_metric_names_the_decoders_and_the_samples() -> None:
         RunOptions(decoder=("",)).setups()
 
 
+def test_a_run_refuses_a_decoder_that_needs_likelihoods() -> None:
+    with pytest.raises(InputError, match="decoder = 'likely': a run has no likelihoods"):
+        RunOptions(decoder=("greedy,likely",)).setups()
+    with pytest.raises(InputError, match=r"^(?!.*likely \()"):
+        RunOptions(decoder=("unknown",)).setups()
+
+
 def test_the_help_describes_every_decoder() -> None:
     text = " ".join(invoke("run", "--help").output.replace("│", " ").split())
     for decoder in DECODERS.values():
         assert f"{decoder.name}: {decoder.description}." in text
+
+
+def test_a_result_name_can_state_the_reward_model_of_a_choice_by_rewards() -> None:
+    setup = parse_result_name("bon@8:min by org/a prm")
+    assert setup is not None and (setup.k, setup.aggregate, setup.model) == (8, "min", "org/a prm")
+    assert setup.name == "bon@8:min by org/a prm"
 
 
 def test_names_of_aggregates_may_contain_dots_and_hyphens() -> None:
@@ -104,7 +117,20 @@ def test_names_of_aggregates_may_contain_dots_and_hyphens() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "sc", "sc@", "sc@0", "sc@-1", "sc@5:min", "bon@5", "sbs@5", "greedy@1", "first@2"]
+    "name",
+    [
+        "",
+        "sc",
+        "sc@",
+        "sc@0",
+        "sc@-1",
+        "sc@5:min",
+        "bon@5",
+        "sbs@5",
+        "greedy@1",
+        "first@2",
+        "sc@5 by prm",
+    ],
 )
 def test_other_names_are_not_results_of_a_known_decoder(name: str) -> None:
     assert parse_result_name(name) is None

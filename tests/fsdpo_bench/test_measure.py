@@ -25,7 +25,7 @@ from bench_runs import (
 )
 from fsdpo_bench.decoders.decoders import DECODERS, Candidates, Decoder
 from fsdpo_bench.metrics.decoder_choices import SubsetSpec
-from fsdpo_bench.metrics.measured_datasets import load_pools, part_name
+from fsdpo_bench.metrics.pools import load_pools, part_name
 from fsdpo_bench.metrics.reranking import select_by_fold
 from fsdpo_bench.metrics.result_records import Results, TaskResults
 from fsdpo_bench.metrics.reward_statistics import reward_quality
@@ -327,6 +327,24 @@ def test_problems_with_fewer_samples_are_left_out(tmp_path: Path) -> None:
     )
     assert (task.problems, task.samples, task.left_out) == (3, 3, 1)
     assert task.numbers["avg_at_k"]["3"].value == pytest.approx(2 / 9)
+
+
+def test_each_problem_has_its_own_samples_if_another_part_leaves_out_the_usual_number(
+    tmp_path: Path,
+) -> None:
+    """Two samples are most frequent, but the other part leaves out two of these three problems."""
+    problems = [make_problem(n, [BenchmarkPlace("math", n)]) for n in range(5)]
+    by_id = sorted(problems, key=lambda problem: problem.id)
+    parts = {"samples": ("ii", "ii", "ii", "ccc", "ccc"), "greedy": ("c", "c", "cc", "cc", "cc")}
+    run = tmp_path / "run"
+    for part, outcomes in parts.items():
+        rows = [r for p, o in zip(by_id, outcomes, strict=True) for r in make_solutions(p, o)]
+        write_dataset(run / part, problems, rows)
+    benchmarks = {"math": make_entry("math", 5)}
+    write_run_record(run, RunRecord(decoders=["sc@2"], parts=[*parts], benchmarks=benchmarks))
+    task = only_task(measure_paths(run))
+    assert (task.problems, task.left_out, task.samples) == (3, 2, 2)
+    assert task.numbers["avg_at_k"]["2"].value == pytest.approx(2 / 3)
 
 
 def test_groups_spread_drops_and_suites(tmp_path: Path) -> None:

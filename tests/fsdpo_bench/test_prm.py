@@ -18,8 +18,8 @@ from bench_runs import make_problem, make_solution
 from fakes import FixedSampler, TableScorer
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.cli.printing import print_prm
-from fsdpo_bench.metrics.full_solutions import SolvedProblem
 from fsdpo_bench.prm.dataset_report import (
+    SolvedProblem,
     best_of_n_curves,
     dataset_report,
     load_measurable,

@@ -493,8 +493,13 @@ def test_the_choice_by_likelihood_takes_the_most_likely_sample_of_the_policy(
     output = invoke("report", root, "--likelihood", "tiny", "--json")
     [task] = json.loads(output)["tasks"].values()
     assert task["decoders"]["likely@3"]["accuracy"]["value"] == 1
+    # Two of the three pairs of samples contain the likely one.
+    assert task["decoders"]["likely@2"]["accuracy"]["value"] == pytest.approx(2 / 3)
+    assert "likely" not in invoke("report", root)
     other = write_dataset(tmp_path / "other", problems, rows)
+    search = write_dataset(tmp_path / "search", problems, rows[::3], beam=(1, 1), model=model)
     for words, message in (
+        ([search, "--likelihood", "tiny"], "one solution per problem"),
         ([other, "--likelihood", "tiny"], "another model"),
         ([root, "--likelihood", "tiny", "--likelihood", "tiny"], "2 models for 1 sets"),
         ([tmp_path / "absent"], "no such file or directory"),

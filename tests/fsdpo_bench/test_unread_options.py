@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from fsdpo_bench.benchmark_run import prepare_run
-from fsdpo_bench.decoders.decoders import DECODERS
-from fsdpo_bench.run_options import RunOptions
+from fsdpo_bench.run_options import RunOptions, run_decoders
 
 from fsdpo_data.core.command_line import command_parameters, make_options
 from fsdpo_data.core.errors import InputError
@@ -31,7 +30,7 @@ OTHER_VALUES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", OTHER_VALUES)
-@pytest.mark.parametrize("decoder", DECODERS.values(), ids=lambda decoder: decoder.name)
+@pytest.mark.parametrize("decoder", run_decoders(), ids=lambda decoder: decoder.name)
 def test_each_decoder_takes_exactly_the_options_that_it_reads(decoder: Any, name: str) -> None:
     prm = "prm" if decoder.needs_rewards else None
     values = {"decoder": (decoder.name,), "prm": prm, name: OTHER_VALUES[name]}
@@ -45,7 +44,7 @@ def test_each_decoder_takes_exactly_the_options_that_it_reads(decoder: Any, name
     assert f"RunOptions.{field} = " in str(refused.value)
     assert f"the decoder {decoder.name} does not read this option" in str(refused.value)
     readers = [
-        entry.name for entry in DECODERS.values() if name in (*entry.parameters, *entry.options)
+        entry.name for entry in run_decoders() if name in (*entry.parameters, *entry.options)
     ]
     assert readers and str(refused.value).endswith(f"reads it: {', '.join(readers)}.")
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool, measure
-from fsdpo_bench.metrics.measured_datasets import Pool, load_pools
+from fsdpo_bench.metrics.pools import Pool, load_pools
 from fsdpo_bench.metrics.result_records import Results
 from fsdpo_bench.report.render import write_report
 from fsdpo_bench.run_folder import BenchmarkEntry, RunRecord, write_run_record

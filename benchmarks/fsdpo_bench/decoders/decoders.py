@@ -1,7 +1,8 @@
 """Decoders: procedures that choose one solution of a problem, and the names of their results.
 
-A decoder with its parameters gives one result of a report, such as ``bon@5:min``. This module alone
-writes and reads these names. To add a decoder, register one more :class:`Decoder`, here or in a
+A decoder with its parameters gives one result of a report, such as ``bon@5:min``. With several
+reward models, the name states one: ``bon@5:min by qwen_prm``. This module alone writes and reads
+these names. To add a decoder, register one more :class:`Decoder`, here or in a
 plug-in. Results list the decoders in the order of this file.
 """
 
@@ -9,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from fsdpo_bench.decoders.choices import (
+from fsdpo_bench.decoders.estimators import (
     best_of_n,
     distribute_best_of_n,
     distribute_first,
@@ -30,7 +31,11 @@ if TYPE_CHECKING:
 #: The solutions from which a decoder chooses: ``samples`` that several decoders share, or the ones
 #: that ``greedy`` decoding or a ``beam`` search generates for this decoder.
 Origin = Literal["samples", "greedy", "beam"]
+#: The numbers of solutions by which a decoder chooses: step rewards, step rewards that are
+#: probabilities, or log-likelihoods under the policy.
+Need = Literal["nothing", "rewards", "probabilities", "likelihoods"]
 SAMPLES_PART = "samples"  #: Name of the dataset in a run with the samples that decoders share.
+MODEL_SEPARATOR = " by "  #: Text between a decoder and its reward model in a result name.
 
 
 class ParameterFormat(NamedTuple):
@@ -57,7 +62,8 @@ class Candidates:
     solutions: Sequence[Solution]  #: The solutions; a choice may not read their verdicts.
     #: Class of equivalent answers of each solution; ``NO_ANSWER`` for a solution without a vote.
     answer_classes: Sequence[int]
-    #: The aggregated step rewards of each solution; None for a solution without rewards.
+    #: The aggregated step rewards of each solution, or its log-likelihood if the decoder needs
+    #: likelihoods; None for a solution without rewards.
     rewards: Sequence[float | None]
 
 
@@ -78,9 +84,8 @@ class Decoder:
     #: parameters.
     suffix: str = ""
     origin: Origin = "samples"  #: The solutions from which it chooses.
-    #: Whether it needs step rewards. Its cost then includes the reward model.
-    needs_rewards: bool = False
-    needs_probabilities: bool = False  #: Whether the rewards must be probabilities.
+    #: The numbers by which it chooses. The cost of step rewards includes the reward model.
+    needs: Need = "nothing"
     #: Options of beam search that it reads, besides its parameters. Others are refused.
     options: Sequence[str] = ()
     metric: str = ""  #: Name of its accuracy as a metric: ``maj`` for ``maj@K``; empty for none.
@@ -91,6 +96,16 @@ class Decoder:
         if self.suffix and (self.suffix[0] != "@" or not {*self.parameters} <= {*PARAMETERS}):
             names = ", ".join(f"{{{name}}}" for name in PARAMETERS)
             raise ValueError(f"decoder {self.name!r}: expected a suffix of @ and {names}")
+
+    @property
+    def needs_rewards(self) -> bool:
+        """Whether it needs step rewards."""
+        return self.needs in ("rewards", "probabilities")
+
+    @property
+    def uses_sample_rewards(self) -> bool:
+        """Whether it chooses among samples by step rewards; a search needs them earlier."""
+        return self.needs_rewards and self.origin == "samples"
 
     @property
     def parameters(self) -> list[str]:
@@ -123,12 +138,15 @@ class DecoderSetup:
     aggregate: str = ""  #: Aggregate of step rewards; empty if the decoder has no such parameter.
     b1: int = 0  #: Next steps per solution of a beam; 0 if the decoder has no such parameter.
     b2: int = 0  #: Size of the beam; 0 if the decoder has no such parameter.
+    #: One of several reward models, whose rewards it uses; empty if there is only one, or none.
+    model: str = ""
 
     @property
     def name(self) -> str:
-        """Name of the result, such as ``greedy``, ``sc@5``, ``bon@5:min`` and ``sbs@5,1``."""
+        """Name of the result, such as ``greedy``, ``sc@5`` and ``bon@5:min by qwen_prm``."""
         values = {name: getattr(self, name) for name in PARAMETERS}
-        return self.decoder.name + self.decoder.suffix.format(**values)
+        model_suffix = MODEL_SEPARATOR + self.model if self.model else ""
+        return self.decoder.name + self.decoder.suffix.format(**values) + model_suffix
 
     @property
     def part(self) -> str:
@@ -141,10 +159,14 @@ DECODERS: Registry[Decoder] = Registry("decoder", Decoder, group="fsdpo.decoders
 
 def parse_result_name(name: str) -> DecoderSetup | None:
     """Return the decoder and the parameters of a result name; None for an unknown decoder."""
-    decoder_name, at_sign, parameters = name.partition("@")
+    name_without_model, _, model = name.partition(MODEL_SEPARATOR)
+    decoder_name, at_sign, parameters = name_without_model.partition("@")
     if decoder_name not in DECODERS:
         return None
-    return DECODERS[decoder_name].parse_suffix(at_sign + parameters)
+    setup = DECODERS[decoder_name].parse_suffix(at_sign + parameters)
+    if setup is None or (model and not setup.decoder.uses_sample_rewards):
+        return None
+    return replace(setup, model=model)
 
 
 def _choose_first(candidates: Candidates) -> int:
@@ -157,6 +179,18 @@ def _distribute_first(
 ) -> np.ndarray:
     """Return the distribution of :func:`_choose_first`."""
     return distribute_first(class_PM.shape)
+
+
+def _choose_best(candidates: Candidates) -> int:
+    """Choose the solution with the highest reward or likelihood."""
+    return best_of_n(candidates.rewards)
+
+
+def _distribute_best(
+    class_PM: np.ndarray, reward_PM: np.ndarray, member_RM: np.ndarray
+) -> np.ndarray:
+    """Return the distribution of :func:`_choose_best`."""
+    return distribute_best_of_n(reward_PM, int(member_RM[0].sum()))
 
 
 DECODERS.register(
@@ -202,8 +236,7 @@ DECODERS.register(
         distribute=lambda class_PM, reward_PM, member_RM: distribute_vote(
             class_PM, member_RM, reward_PM
         ),
-        needs_rewards=True,
-        needs_probabilities=True,
+        needs="probabilities",
         colour=3,
     )
 )
@@ -213,11 +246,9 @@ DECODERS.register(
         title="the sample with the highest reward (best-of-N)",
         description="best-of-N: the sample with the best aggregated step rewards",
         suffix="@{k}:{aggregate}",
-        choose=lambda candidates: best_of_n(candidates.rewards),
-        distribute=lambda _, reward_PM, member_RM: distribute_best_of_n(
-            reward_PM, int(member_RM[0].sum())
-        ),
-        needs_rewards=True,
+        choose=_choose_best,
+        distribute=_distribute_best,
+        needs="rewards",
         colour=4,
     )
 )
@@ -230,8 +261,19 @@ DECODERS.register(
         choose=_choose_first,
         distribute=_distribute_first,
         origin="beam",
-        needs_rewards=True,
+        needs="rewards",
         options=("first_keep", "beam_aggregate", "max_steps", "step_tokens"),
         colour=5,
+    )
+)
+DECODERS.register(
+    Decoder(
+        name="likely",
+        title="the most likely sample, without a PRM",
+        description="the most likely of K samples, for reports with --likelihood",
+        suffix="@{k}",
+        choose=_choose_best,
+        distribute=_distribute_best,
+        needs="likelihoods",
     )
 )

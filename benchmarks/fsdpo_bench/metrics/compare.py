@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
-from fsdpo_bench.decoders.decoders import SAMPLES_PART, parse_result_name
+from fsdpo_bench.decoders.decoders import SAMPLES_PART, DecoderSetup, parse_result_name
 from fsdpo_bench.metrics.decoder_choices import (
     DecoderChoices,
-    DecoderName,
     SubsetSpec,
     decode,
-    name_decoders,
+    name_models,
     select_decoders,
 )
-from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool, measurement_settings
+from fsdpo_bench.metrics.measure import measurement_settings
+from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS
 from fsdpo_bench.metrics.sample_arrays import PlacedProblem, Samples
 from fsdpo_bench.tasks.table import is_same_name
@@ -289,26 +289,29 @@ def decode_pairs(
     ]
 
 
-def _default_decoders(pool: Pool, n_samples: int) -> dict[str, DecoderName]:
+def _default_decoders(pool: Pool, n_samples: int) -> dict[str, DecoderSetup]:
     """Return the decoders of a run; for other datasets, those of all common samples."""
     if pool.run is not None:
         return select_decoders(pool)
     return select_decoders(pool, [n_samples], [DEFAULT_AGGREGATE])
 
 
-def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderName:
+def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
     """Return the decoder with a result name.
 
     Raises:
         InputError: if there is none; the error lists the decoders of the pool.
     """
     setup = parse_result_name(name)
-    if setup is None or setup.part not in pool.parts:
+    models = pool.reward_models
+    if setup is None or setup.part not in pool.parts or setup.model not in ("", *models):
         known_names = ", ".join(_default_decoders(pool, n_samples))
         raise InputError(
-            f"no decoder {name!r} in {pool.name}: expected one of {known_names}.", field="decoder"
+            f"{pool.name} has no such decoder: expected one of {known_names}.",
+            field="decoder",
+            value=name,
         )
-    return name_decoders(setup, pool.reward_models)[0]
+    return name_models(setup, models)[0]
 
 
 def _both_count(pair: BenchmarkPair, samples_a: Samples, samples_b: Samples) -> np.ndarray:

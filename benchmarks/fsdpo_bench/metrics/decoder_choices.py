@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
-from fsdpo_bench.decoders.choices import (
-    best_of_n,
-    distribute_best_of_n,
-    distribute_choices,
-    expected_values,
-    random_orders,
-    subsets_of_size,
-)
 from fsdpo_bench.decoders.decoders import (
     DECODERS,
     SAMPLES_PART,
@@ -22,25 +14,19 @@ from fsdpo_bench.decoders.decoders import (
     DecoderSetup,
     parse_result_name,
 )
-from fsdpo_bench.metrics.full_solutions import read_solution_rows
-from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool
+from fsdpo_bench.decoders.estimators import (
+    distribute_choices,
+    expected_values,
+    random_orders,
+    subsets_of_size,
+)
+from fsdpo_bench.metrics.full_solutions import read_problem_solutions
+from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.sample_arrays import Rewards, Samples
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import Mean, mean_rate
 from fsdpo_data.steps.rewards import AGGREGATES, check_aggregate
-
-#: Text between a result name and its reward model, if a pool has several.
-MODEL_SEPARATOR = " by "
-#: The choice by the likelihood of the samples. Only reports with likelihoods have it, so that it is
-#: not registered. Its rewards are the likelihoods.
-LIKELY = Decoder(
-    name="likely",
-    title="the most likely sample, without a PRM",
-    description="the sample with the highest likelihood",
-    choose=lambda candidates: best_of_n(candidates.rewards),
-    suffix="@{k}",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +37,11 @@ class SubsetSpec:
     seed: int = 0  #: Seed of the subsets.
 
 
-@dataclass(frozen=True, slots=True)
-class DecoderName:
-    """A decoder with its parameters, and the reward model that it uses."""
-
-    setup: DecoderSetup  #: The decoder and its parameters.
-    model: str = ""  #: The reward model; empty without one.
-    shows_model: bool = False  #: Whether the name states the reward model.
-
-    @property
-    def name(self) -> str:
-        """Name of the result, such as ``bon@8:min`` or ``bon@8:min by qwen_prm``."""
-        return self.setup.name + (f"{MODEL_SEPARATOR}{self.model}" if self.shows_model else "")
-
-
-def parse_decoder_name(name: str) -> DecoderSetup | None:
-    """Return the decoder of a result with or without a reward model; None for an unknown one."""
-    return parse_result_name(name.partition(MODEL_SEPARATOR)[0])
-
-
 @dataclass(frozen=True)
 class DecoderChoices:
     """What one decoder chooses on one benchmark."""
 
-    decoder: DecoderName  #: The decoder.
+    setup: DecoderSetup  #: The decoder with its parameters.
     samples: Samples  #: The solutions from which the decoder chooses.
     #: Probability that each solution is chosen. If a vote chooses nothing, the sum of a row is less
     #: than 1.
@@ -83,7 +50,14 @@ class DecoderChoices:
     @property
     def name(self) -> str:
         """Name of the result."""
-        return self.decoder.name
+        return self.setup.name
+
+    @property
+    def reward_model(self) -> str:
+        """Name of the reward model by whose step rewards it chooses; empty without one."""
+        if not self.setup.decoder.uses_sample_rewards:
+            return ""
+        return _find_rewards(self.samples, self.setup).model
 
     def expected_P(self, value_PM: np.ndarray) -> np.ndarray:
         """Return the expected value of the chosen solution for each problem; 0 without a choice."""
@@ -165,19 +139,18 @@ def _subsets(size: int, n_samples: int, spec: SubsetSpec) -> np.ndarray:
     return subsets_of_size(size, random_orders(n_samples, spec.max_subsets, spec.seed))
 
 
-def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> DecoderChoices:
+def decode(benchmark: Benchmark, setup: DecoderSetup, spec: SubsetSpec) -> DecoderChoices:
     """Return the choices of a decoder, averaged over subsets of K samples.
 
     Raises:
         InputError: if the benchmark has no such solutions or rewards, or fewer than K samples.
     """
-    setup = decoder.setup
     samples = benchmark.parts.get(setup.part)
     if samples is None:
         raise InputError(
-            f"{decoder.name}: there are no solutions of this decoder, only "
-            f"{', '.join(benchmark.parts)}.",
+            f"there are no solutions of this decoder, only {', '.join(benchmark.parts)}.",
             field="decoder",
+            value=setup.name,
         )
     size = setup.k
     if size > samples.n_samples:
@@ -187,9 +160,7 @@ def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> Deco
             field="k",
             value=size,
         )
-    reward_PM = np.full(samples.outcome_PM.shape, np.nan)
-    if setup.decoder.needs_rewards and setup.decoder.origin == "samples":
-        reward_PM = _rewards(samples, decoder).by_aggregate[setup.aggregate]
+    reward_PM = _candidate_rewards(samples, setup)
     if "k" not in setup.decoder.parameters:
         # A decoder without K has one solution.
         member_RM = np.arange(samples.n_samples)[None, :] == 0
@@ -199,17 +170,34 @@ def decode(benchmark: Benchmark, decoder: DecoderName, spec: SubsetSpec) -> Deco
         chosen_PM = setup.decoder.distribute(samples.class_PM, reward_PM, member_RM)
     else:
         chosen_PM = _choose_from_subsets(samples, setup, reward_PM, member_RM)
-    return DecoderChoices(decoder, samples, chosen_PM)
+    return DecoderChoices(setup, samples, chosen_PM)
 
 
-def _rewards(samples: Samples, decoder: DecoderName) -> Rewards:
-    """Return the rewards of a decoder's reward model."""
-    rewards = samples.rewards.get(decoder.model)
+def _candidate_rewards(samples: Samples, setup: DecoderSetup) -> np.ndarray:
+    """Return the number of each sample by which a decoder chooses; NaN if it needs none."""
+    if setup.decoder.needs == "likelihoods":
+        if samples.log_likelihood_PM is None:
+            raise InputError(
+                "the samples have no likelihoods, which only `fsdpo-bench report --likelihood` "
+                "computes.",
+                field="decoder",
+                value=setup.name,
+            )
+        return samples.log_likelihood_PM
+    if not setup.decoder.uses_sample_rewards:
+        return np.full(samples.outcome_PM.shape, np.nan)
+    return _find_rewards(samples, setup).by_aggregate[setup.aggregate]
+
+
+def _find_rewards(samples: Samples, setup: DecoderSetup) -> Rewards:
+    """Return the step rewards of the reward model of a decoder, or of the only reward model."""
+    rewards = samples.rewards.get(setup.model or next(iter(samples.rewards), ""))
     if rewards is None:
         raise InputError(
-            f"{decoder.name}: the samples have no step rewards. Score them with "
-            "`fsdpo-data score`, or import the scores.",
+            "the samples have no step rewards. Score them with `fsdpo-data score`, or import the "
+            "scores.",
             field="decoder",
+            value=setup.name,
         )
     return rewards
 
@@ -219,7 +207,7 @@ def _choose_from_subsets(
 ) -> np.ndarray:
     """Return the distribution of a decoder by calling it for each subset."""
     problem_ids = [placed.problem_id for placed in samples.problems]
-    solutions = read_solution_rows(samples.root, problem_ids)
+    solutions = read_problem_solutions(samples.root, problem_ids)
 
     def choose(problem: int, subset: Sequence[int]) -> int | None:
         rewards = [
@@ -235,53 +223,50 @@ def _choose_from_subsets(
     return distribute_choices(choose, len(problem_ids), member_RM)
 
 
-def decode_most_likely(benchmark: Benchmark, likelihood_PM: np.ndarray) -> DecoderChoices:
-    """Return the choice of the sample with the highest likelihood."""
-    n_samples = benchmark.main.n_samples
-    decoder = DecoderName(DecoderSetup(LIKELY, k=n_samples))
-    chosen_PM = distribute_best_of_n(likelihood_PM, n_samples)
-    return DecoderChoices(decoder, benchmark.main, chosen_PM)
-
-
 def select_decoders(
     pool: Pool,
     sizes: Sequence[int] = (),
     aggregates: Sequence[str] = (),
-) -> dict[str, DecoderName]:
+) -> dict[str, DecoderSetup]:
     """Return the decoders of a report by result name, in the order of the registry.
 
-    These are the decoders of the run, or all decoders that the datasets allow, at each N.
+    These are the decoders of the run, or all decoders that the datasets allow, at each N. Decoders
+    that need likelihoods join the decoders of a run, because only a report has likelihoods.
 
     Args:
         pool: The datasets.
         sizes: Values of N; by default those of the run, or powers of 2 and all samples.
         aggregates: Aggregates of step rewards; by default those of the run, or all.
     """
-    setups = []
     if pool.run is not None and not sizes and not aggregates:
         setups = [setup for name in pool.run.decoders if (setup := parse_result_name(name))]
+        run_sizes = {setup.k for setup in setups if "k" in setup.decoder.parameters}
+        setups += [
+            setup
+            for setup in _possible_setups(pool, sorted(run_sizes), aggregates)
+            if setup.decoder.needs == "likelihoods"
+        ]
     else:
         setups = list(_possible_setups(pool, sizes, aggregates))
-    decoders = [decoder for setup in setups for decoder in name_decoders(setup, pool.reward_models)]
+    setups = [entry for setup in setups for entry in name_models(setup, pool.reward_models)]
     if pool.run is None or sizes or aggregates:
-        decoders = [decoder for decoder in decoders if _has_fitting_rewards(pool, decoder)]
-    return {decoder.name: decoder for decoder in decoders}
+        setups = [setup for setup in setups if _has_fitting_rewards(pool, setup)]
+    return {setup.name: setup for setup in setups}
 
 
-def name_decoders(setup: DecoderSetup, models: Sequence[str]) -> list[DecoderName]:
-    """Return the decoder with each of the reward models, if it chooses by their rewards."""
-    if not setup.decoder.needs_rewards or setup.decoder.origin != "samples":
-        return [DecoderName(setup)]
-    shows_model = len(models) > 1
-    return [DecoderName(setup, model, shows_model) for model in models or ("",)]
+def name_models(setup: DecoderSetup, models: Sequence[str]) -> list[DecoderSetup]:
+    """Return a decoder with each of several reward models, if it chooses by their rewards."""
+    if len(models) < 2 or setup.model or not setup.decoder.uses_sample_rewards:
+        return [setup]
+    return [replace(setup, model=model) for model in models]
 
 
-def _has_fitting_rewards(pool: Pool, decoder: DecoderName) -> bool:
+def _has_fitting_rewards(pool: Pool, setup: DecoderSetup) -> bool:
     """Return whether a decoder that needs probabilities has them."""
-    if not decoder.setup.decoder.needs_probabilities or not decoder.model:
+    if setup.decoder.needs != "probabilities":
         return True
-    [samples, *_] = [benchmark.main for benchmark in pool.benchmarks.values()]
-    return samples.rewards[decoder.model].are_probabilities
+    samples = next(benchmark.main for benchmark in pool.benchmarks.values())
+    return _find_rewards(samples, setup).are_probabilities
 
 
 def _possible_setups(
@@ -296,12 +281,19 @@ def _possible_setups(
                 if setup is not None and setup.decoder is decoder:
                     yield setup
             continue
-        if SAMPLES_PART not in pool.parts or (decoder.needs_rewards and not pool.scored):
+        if SAMPLES_PART not in pool.parts or not _has_needed_numbers(pool, decoder):
             continue
         has_aggregate = "aggregate" in decoder.parameters
         for size in subset_sizes(sizes, pool) if "k" in decoder.parameters else (1,):
             for aggregate in checked_aggregates if has_aggregate else ("",):
                 yield DecoderSetup(decoder, k=size, aggregate=aggregate)
+
+
+def _has_needed_numbers(pool: Pool, decoder: Decoder) -> bool:
+    """Return whether the samples of a pool have the numbers by which a decoder chooses."""
+    if decoder.needs == "likelihoods":
+        return pool.has_likelihoods
+    return bool(pool.scored) or not decoder.needs_rewards
 
 
 def subset_sizes(sizes: Sequence[int], pool: Pool) -> list[int]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
-from fsdpo_bench.metrics.full_solutions import read_solution_rows
-from fsdpo_bench.metrics.measured_datasets import Pool
+from fsdpo_bench.decoders.decoders import SAMPLES_PART
+from fsdpo_bench.metrics.full_solutions import read_problem_solutions
+from fsdpo_bench.metrics.pools import Pool
 from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
@@ -21,15 +23,19 @@ from fsdpo_data.models.resolve import resolve_weights
 _MIN_PROBABILITY = 1e-300
 
 
-def sample_likelihoods(
-    pool: Pool, policy: str, options: ScorerOptions | None = None
-) -> dict[str, np.ndarray]:
-    """Return log π of each sample, without its end-of-sequence token, by benchmark.
+def with_likelihoods(pool: Pool, policy: str, options: ScorerOptions | None = None) -> Pool:
+    """Return a pool whose samples have their log-likelihoods, without end-of-sequence tokens.
 
     Raises:
-        InputError: if the policy is not the model that wrote the samples.
+        InputError: if there are no samples, or the policy is not the model that wrote them.
     """
     root = pool.parts[pool.main_part]
+    if pool.main_part != SAMPLES_PART:
+        raise InputError(
+            f"{root} has one solution per problem, and nothing to choose from. Remove the option.",
+            field="likelihood",
+            value=policy,
+        )
     model = read_manifest(root).get(SAMPLE_STAGE, SampleRecord).options.model
     if resolve_weights(policy).ref.revision != model.revision:
         raise InputError(
@@ -38,18 +44,21 @@ def sample_likelihoods(
             value=policy,
         )
     scorer = load_likelihood(policy, options)
-    likelihoods = {}
+    benchmarks = {}
     for name, benchmark in pool.benchmarks.items():
-        items = _scorer_inputs(benchmark.main)
+        samples = benchmark.main
+        items = _scorer_inputs(samples)
         values = [log_likelihood(probabilities) for probabilities in scorer.score(items)]
-        likelihoods[name] = np.array(values).reshape(benchmark.main.outcome_PM.shape)
-    return likelihoods
+        log_likelihood_PM = np.array(values).reshape(samples.outcome_PM.shape)
+        samples = replace(samples, log_likelihood_PM=log_likelihood_PM)
+        benchmarks[name] = replace(benchmark, parts={**benchmark.parts, SAMPLES_PART: samples})
+    return replace(pool, benchmarks=benchmarks)
 
 
 def _scorer_inputs(samples: Samples) -> list[ScorerInput]:
     """Return the samples of all problems, problem by problem."""
     problem_ids = [placed.problem_id for placed in samples.problems]
-    solutions = read_solution_rows(samples.root, problem_ids)
+    solutions = read_problem_solutions(samples.root, problem_ids)
     return [
         ScorerInput(solution.prompt, tuple(solution.completions))
         for problem_id in problem_ids

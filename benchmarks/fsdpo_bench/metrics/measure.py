@@ -14,21 +14,20 @@ from fsdpo_bench.metrics.decoder_choices import (
     DecoderChoices,
     SubsetSpec,
     decode,
-    decode_most_likely,
     select_decoders,
     simplify_count,
 )
-from fsdpo_bench.metrics.measured_datasets import (
+from fsdpo_bench.metrics.pools import (
     Benchmark,
     Pool,
-    judge_stats,
-    measurement_settings,
 )
 from fsdpo_bench.metrics.report_numbers import NUMBERS
 from fsdpo_bench.metrics.reranking import ahead_of_min, ahead_of_vote, select_strategies
 from fsdpo_bench.metrics.result_records import (
     AccuracySpread,
     DecoderResults,
+    MeasuredDataset,
+    MeasurementSettings,
     Results,
     SuiteResults,
     TaskResults,
@@ -47,6 +46,15 @@ from fsdpo_data.core.statistics import (
     mean_difference,
     mean_rate,
 )
+from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.stage_records import (
+    GRADE_STAGE,
+    SAMPLE_STAGE,
+    AnswerJudgeStats,
+    GradeRecord,
+    SampleRecord,
+)
+from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 
 #: Choices by benchmark and result name.
 Decoded = Mapping[str, Mapping[str, DecoderChoices]]
@@ -63,28 +71,16 @@ class MeasureSpec:
     gammas: Sequence[float] = ()  #: Values of γ for the step weights of pairs.
 
 
-def decode_pool(
-    pool: Pool, spec: MeasureSpec, likelihoods: Mapping[str, np.ndarray] | None = None
-) -> Decoded:
-    """Return the choices of all decoders of a report.
-
-    Args:
-        pool: The datasets.
-        spec: What is measured.
-        likelihoods: Log-likelihood of each sample by benchmark; None to leave this choice out.
-    """
-    decoders = select_decoders(pool, spec.sizes, spec.aggregates)
-    decoded = {}
-    for name, benchmark in pool.benchmarks.items():
-        choices = {
-            result_name: decode(benchmark, decoder, spec.subsets)
-            for result_name, decoder in decoders.items()
+def decode_pool(pool: Pool, spec: MeasureSpec) -> Decoded:
+    """Return the choices of all decoders of a report."""
+    setups = select_decoders(pool, spec.sizes, spec.aggregates)
+    return {
+        name: {
+            result_name: decode(benchmark, setup, spec.subsets)
+            for result_name, setup in setups.items()
         }
-        if likelihoods is not None:
-            likely = decode_most_likely(benchmark, likelihoods[name])
-            choices[likely.name] = likely
-        decoded[name] = choices
-    return decoded
+        for name, benchmark in pool.benchmarks.items()
+    }
 
 
 def measure(pool: Pool, spec: MeasureSpec, decoded: Decoded) -> Results:
@@ -93,7 +89,7 @@ def measure(pool: Pool, spec: MeasureSpec, decoded: Decoded) -> Results:
         name: _task_results(benchmark, pool, decoded) for name, benchmark in pool.benchmarks.items()
     }
     names = list(dict.fromkeys(name for choices in decoded.values() for name in choices))
-    stats = judge_stats(pool)
+    stats = _judge_stats(pool)
     optional_sections = {} if stats is None else {"answer_judge": stats}
     samples = [benchmark.main for benchmark in pool.benchmarks.values()]
     rewards = {
@@ -196,7 +192,7 @@ def _cost(choices: DecoderChoices) -> Cost:
     size = 1
     tokens = float(samples.tokens_PM[:, 0].sum())
     prm_calls = int(samples.prm_calls_PM[:, 0].sum())
-    setup = choices.decoder.setup
+    setup = choices.setup
     if "k" in setup.decoder.parameters:
         size = setup.k
         tokens = float(samples.tokens_PM.sum()) * size / samples.n_samples
@@ -321,3 +317,50 @@ def _total_costs(tasks: Mapping[str, TaskResults]) -> dict[str, Cost]:
         for decoder, decoder_results in task.decoders.items():
             costs_by_decoder[decoder].append(decoder_results.cost)
     return {decoder: sum(costs, NO_COST) for decoder, costs in costs_by_decoder.items()}
+
+
+def measurement_settings(pool: Pool, decoders: Sequence[str]) -> MeasurementSettings:
+    """Return the settings of a pool, from the manifests of its datasets."""
+    manifests = {name: read_manifest(root) for name, root in pool.parts.items()}
+    main = manifests[pool.main_part]
+    scores: dict[str, ScoreSettings] = {}
+    for model, root in pool.scored.items():
+        manifest = read_manifest(root)
+        if root not in pool.parts.values():
+            manifests[model] = manifest
+        if manifest.score_settings is not None:
+            scores[model] = manifest.score_settings
+    return MeasurementSettings(
+        sample=main.get(SAMPLE_STAGE, SampleRecord).options,
+        grade=main.get(GRADE_STAGE, GradeRecord).options,
+        reward_models=scores,
+        decoders=list(decoders),
+        benchmarks=pool.run.benchmarks if pool.run else {},
+        datasets={
+            name: MeasuredDataset(
+                digest=manifest.digest,
+                sample=manifest.get(SAMPLE_STAGE, SampleRecord).options,
+                cost=manifest.cost,
+            )
+            for name, manifest in manifests.items()
+        },
+    )
+
+
+def _judge_stats(pool: Pool) -> AnswerJudgeStats | None:
+    """Return the decisions of the judge over all parts; None without a judge."""
+    records = [read_manifest(root).get(GRADE_STAGE, GradeRecord) for root in pool.parts.values()]
+    parts = [stats for record in records if (stats := record.counts.answer_judge)]
+    if not parts:
+        return None
+    tokens = [stats.tokens for stats in parts if stats.tokens is not None]
+    return AnswerJudgeStats(
+        answers=sum(stats.answers for stats in parts),
+        correct=sum(stats.correct for stats in parts),
+        incorrect=sum(stats.incorrect for stats in parts),
+        undecided=sum(stats.undecided for stats in parts),
+        unreadable=sum(stats.unreadable for stats in parts),
+        replies=sum(stats.replies for stats in parts),
+        tokens=sum(tokens) if len(tokens) == len(parts) else None,
+        seconds=round(sum(stats.seconds for stats in parts), 3),
+    )

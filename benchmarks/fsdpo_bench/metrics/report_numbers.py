@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from fsdpo_bench.decoders.choices import pass_at_k
+from fsdpo_bench.decoders.estimators import pass_at_k
 from fsdpo_bench.metrics.decoder_choices import DecoderChoices
 from fsdpo_bench.metrics.result_records import TaskResults
 from fsdpo_bench.metrics.sample_arrays import Samples
@@ -99,9 +99,9 @@ def _pass_at_k(samples: Samples, _decoded: Mapping[str, DecoderChoices]) -> Prob
 def _majority_at_k(_samples: Samples, decoded: Mapping[str, DecoderChoices]) -> ProblemValues:
     """Return the accuracy of the decoder with the metric ``maj``, by k."""
     return {
-        str(choices.decoder.setup.k): choices.correct_P
+        str(choices.setup.k): choices.correct_P
         for choices in decoded.values()
-        if choices.decoder.setup.decoder.metric == "maj"
+        if choices.setup.decoder.metric == "maj"
     }
 
 

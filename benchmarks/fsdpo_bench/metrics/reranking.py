@@ -25,11 +25,9 @@ def ahead_of_vote(decoded: Mapping[str, DecoderChoices]) -> dict[str, MeanDiffer
     """
     votes = _votes(decoded)
     return {
-        name: _difference(choices, votes[choices.decoder.setup.k])
+        name: _difference(choices, votes[choices.setup.k])
         for name, choices in decoded.items()
-        if choices.decoder.model
-        and choices.decoder.setup.k in votes
-        and choices.samples.counts_P.any()
+        if choices.reward_model and choices.setup.k in votes and choices.samples.counts_P.any()
     }
 
 
@@ -39,13 +37,13 @@ def ahead_of_min(decoded: Mapping[str, DecoderChoices]) -> dict[str, MeanDiffere
     Empty if no problem counts.
     """
     best = {
-        (choices.decoder.model, choices.decoder.setup): choices
+        choices.setup: choices
         for choices in decoded.values()
-        if choices.decoder.setup.decoder.name == "bon"
+        if choices.setup.decoder.name == "bon"
     }
     differences = {}
-    for (model, setup), choices in best.items():
-        base = best.get((model, replace(setup, aggregate=DEFAULT_AGGREGATE)))
+    for setup, choices in best.items():
+        base = best.get(replace(setup, aggregate=DEFAULT_AGGREGATE))
         is_other = setup.aggregate != DEFAULT_AGGREGATE
         if base is not None and is_other and choices.samples.counts_P.any():
             differences[choices.name] = _difference(choices, base)
@@ -55,9 +53,9 @@ def ahead_of_min(decoded: Mapping[str, DecoderChoices]) -> dict[str, MeanDiffere
 def _votes(decoded: Mapping[str, DecoderChoices]) -> dict[int, DecoderChoices]:
     """Return the votes by the number of samples."""
     return {
-        choices.decoder.setup.k: choices
+        choices.setup.k: choices
         for choices in decoded.values()
-        if choices.decoder.setup.decoder.name == "sc"
+        if choices.setup.decoder.name == "sc"
     }
 
 
@@ -106,7 +104,7 @@ def _cells(decoded: Mapping[str, DecoderChoices]) -> Iterator[_Cell]:
     """
     strategies: dict[tuple[str, int], dict[str, DecoderChoices]] = {}
     for choices in sorted(decoded.values(), key=_needs_probabilities):
-        model, setup = choices.decoder.model, choices.decoder.setup
+        model, setup = choices.reward_model, choices.setup
         if model and setup.aggregate:
             name = f"{setup.decoder.name}:{setup.aggregate}"
             strategies.setdefault((model, setup.k), {})[name] = choices
@@ -116,7 +114,7 @@ def _cells(decoded: Mapping[str, DecoderChoices]) -> Iterator[_Cell]:
 
 def _needs_probabilities(choices: DecoderChoices) -> bool:
     """Return whether a decoder needs rewards that are probabilities."""
-    return choices.decoder.setup.decoder.needs_probabilities
+    return choices.setup.decoder.needs == "probabilities"
 
 
 def _select_strategy(

@@ -5,7 +5,6 @@ Array suffixes: ``P`` problems of a benchmark, ``M`` solutions of a problem.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -74,6 +73,8 @@ class Samples:
     tokens_PM: np.ndarray  #: Tokens of each solution and of its search; NaN if unknown.
     prm_calls_PM: np.ndarray  #: Calls of a reward model in the search.
     rewards: Mapping[str, Rewards]  #: Rewards by reward model; empty without step rewards.
+    #: Log-likelihood of each solution under the policy; None if it was not computed.
+    log_likelihood_PM: np.ndarray | None = None
 
     @property
     def n_samples(self) -> int:
@@ -111,11 +112,10 @@ class SolutionTable(NamedTuple):
     root: Path  #: The dataset.
     manifest: Manifest  #: Its manifest.
     frame: pl.DataFrame  #: The columns that numbers depend on.
-    row_by_problem: Mapping[str, int]  #: First row of each problem.
-    count_by_problem: Mapping[str, int]  #: Number of solutions of each problem.
+    rows_by_problem: Mapping[str, range]  #: The rows of each problem.
 
 
-def read_solutions(root: Path) -> SolutionTable:
+def read_solution_table(root: Path) -> SolutionTable:
     """Read the columns of a sealed dataset that numbers depend on.
 
     Raises:
@@ -143,15 +143,12 @@ def read_solutions(root: Path) -> SolutionTable:
         )
         frame = collect_rows(rows).sort("problem_id", "sample_index")
     counts = frame.group_by("problem_id", maintain_order=True).len()
-    problem_ids = counts["problem_id"].to_list()
-    ends = np.cumsum(counts["len"].to_numpy()).tolist()
-    return SolutionTable(
-        root=root,
-        manifest=manifest,
-        frame=frame,
-        row_by_problem=dict(zip(problem_ids, [0, *ends[:-1]], strict=True)) if ends else {},
-        count_by_problem=dict(zip(problem_ids, counts["len"].to_list(), strict=True)),
-    )
+    rows_by_problem = {}
+    start = 0
+    for problem_id, count in counts.iter_rows():
+        rows_by_problem[problem_id] = range(start, start + count)
+        start += count
+    return SolutionTable(root, manifest, frame, rows_by_problem)
 
 
 def read_places(table: SolutionTable) -> dict[str, list[PlacedProblem]]:
@@ -175,12 +172,6 @@ def read_places(table: SolutionTable) -> dict[str, list[PlacedProblem]]:
     }
 
 
-def most_frequent_count(table: SolutionTable, problem_ids: Sequence[str]) -> int:
-    """Return the most frequent number of solutions of these problems."""
-    counts = Counter(table.count_by_problem[problem_id] for problem_id in problem_ids)
-    return counts.most_common(1)[0][0]
-
-
 def make_samples(
     table: SolutionTable,
     problems: Sequence[PlacedProblem],
@@ -190,14 +181,13 @@ def make_samples(
 
     Args:
         table: The solutions.
-        problems: Problems with at least as many solutions as the most frequent number; of more
-            solutions, the first ones count.
+        problems: Problems with solutions. If their numbers of solutions differ, the first ones of
+            each count, as many as all problems have.
         scored_tables: The same solutions with the step rewards of each reward model, by its name.
     """
-    problem_ids = [placed.problem_id for placed in problems]
-    n_samples = most_frequent_count(table, problem_ids)
-    first_rows = np.array([table.row_by_problem[problem_id] for problem_id in problem_ids])
-    row_PM = first_rows[:, None] + np.arange(n_samples)
+    problem_rows = [table.rows_by_problem[placed.problem_id] for placed in problems]
+    n_samples = min(map(len, problem_rows))
+    row_PM = np.array([rows[:n_samples] for rows in problem_rows])
 
     # The other benchmarks of the dataset need no arrays.
     frame = table.frame[row_PM.ravel()]

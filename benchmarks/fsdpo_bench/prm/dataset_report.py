@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from fsdpo_bench.decoders.choices import distribute_best_of_n, expected_values
-from fsdpo_bench.metrics.full_solutions import SolvedProblem, read_solved_problems
-from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem
+from fsdpo_bench.decoders.estimators import distribute_best_of_n, expected_values
+from fsdpo_bench.metrics.full_solutions import read_full_solutions
+from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem, Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
 from fsdpo_data.core.statistics import (
@@ -28,6 +28,7 @@ from fsdpo_data.core.statistics import (
     ranking_auc,
 )
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
 from fsdpo_data.steps.first_error import NO_ERROR, RIGHT_STEP_LABEL, find_first_below
@@ -36,6 +37,14 @@ from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 #: Default values of N of the best-of-N curves. The curves omit values that exceed the number of
 #: solutions of more than half of the problems.
 BEST_OF_N_SIZES = (1, 2, 4, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class SolvedProblem:
+    """A problem with one of its solutions."""
+
+    problem: Problem  #: The problem.
+    solution: Solution  #: The solution.
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +92,14 @@ def load_measurable(root: Path) -> list[SolvedProblem]:
     check_files(root, [*manifest.config_files("problems"), *manifest.config_files("solutions")])
     has_labels = pl.col("outcome").is_in(GRADED_OUTCOMES) | pl.col("step_labels").is_not_null()
     with explain_damage(root):
-        entries = read_solved_problems(root, (pl.col("completions").list.len() > 0) & has_labels)
-    if not entries:
+        problems = read_problems(manifest.config_paths(root, "problems"))
+        solutions = read_full_solutions(root, (pl.col("completions").list.len() > 0) & has_labels)
+    if not solutions:
         raise InputError(
             f"{root} has no graded solutions, and no imported step labels. Grade it with "
             "fsdpo-data grade."
         )
-    return entries
+    return [SolvedProblem(problems[solution.problem_id], solution) for solution in solutions]
 
 
 def has_true_labels(entry: SolvedProblem) -> bool:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from fsdpo_bench.metrics.full_solutions import SolvedProblem
 from fsdpo_bench.prm.dataset_report import (
+    SolvedProblem,
     check_best_of,
     dataset_report,
     load_measurable,

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from fsdpo_bench.decoders.decoders import DecoderSetup
-from fsdpo_bench.metrics.decoder_choices import MODEL_SEPARATOR, parse_decoder_name
+from fsdpo_bench.decoders.decoders import DecoderSetup, parse_result_name
 from fsdpo_bench.metrics.report_numbers import format_points
 from fsdpo_bench.metrics.result_records import Results, TaskResults
 from fsdpo_data.core.statistics import Mean
@@ -32,7 +31,7 @@ def listed_decoders(task: TaskResults) -> list[str]:
 
 def _size(name: str) -> int | None:
     """Return K of a decoder; None if it has no such parameter."""
-    setup = parse_decoder_name(name)
+    setup = parse_result_name(name)
     return setup.k if setup is not None and "k" in setup.decoder.parameters else None
 
 
@@ -63,17 +62,16 @@ def _size_rows(task: TaskResults, sizes: Sequence[int]) -> Iterator[list[str]]:
     averages = list(task.numbers.get("avg_at_k", {}).values())
     if averages:
         yield ["an average sample", "", *(format_points(averages[0]) for _ in sizes)]
-    cells: dict[tuple[DecoderSetup, str], dict[int, Mean]] = {}
+    cells: dict[DecoderSetup, dict[int, Mean]] = {}
     for name, accuracy in task.accuracies.items():
-        setup = parse_decoder_name(name)
+        setup = parse_result_name(name)
         if setup is not None and "k" in setup.decoder.parameters:
-            model = name.partition(MODEL_SEPARATOR)[2]
-            cells.setdefault((replace(setup, k=0), model), {})[setup.k] = accuracy
-    for (setup, model), by_size in cells.items():
+            cells.setdefault(replace(setup, k=0), {})[setup.k] = accuracy
+    for setup, by_size in cells.items():
         choice = setup.decoder.name + (f", {setup.aggregate}" if setup.aggregate else "")
         yield [
             choice,
-            model,
+            setup.model,
             *(format_points(by_size[size]) if size in by_size else "–" for size in sizes),
         ]
     passes = task.numbers.get("pass_at_k", {})

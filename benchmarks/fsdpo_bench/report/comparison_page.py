@@ -13,7 +13,8 @@ from fsdpo_bench.metrics.compare import (
     decode_pairs,
     pair_benchmarks,
 )
-from fsdpo_bench.metrics.measured_datasets import Pool, measurement_settings
+from fsdpo_bench.metrics.measure import measurement_settings
+from fsdpo_bench.metrics.pools import Pool
 from fsdpo_bench.report.problem_list import (
     BenchmarkEntries,
     question_entry,

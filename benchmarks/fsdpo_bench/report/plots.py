@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from fsdpo_bench.metrics.decoder_choices import parse_decoder_name
+from fsdpo_bench.decoders.decoders import parse_result_name
 from fsdpo_bench.metrics.report_numbers import format_points
 from fsdpo_bench.metrics.result_records import Results, RewardStatistics, TaskResults
 from fsdpo_bench.report.choice_tables import listed_decoders
@@ -24,7 +24,7 @@ _CORRECTNESS_STYLES: Mapping[str, str] = {"correct": "good", "wrong": "bad"}
 
 def style_class(decoder: str) -> str:
     """Return the style class of a decoder, which is its colour."""
-    setup = parse_decoder_name(decoder)
+    setup = parse_result_name(decoder)
     return f"c{setup.decoder.colour}" if setup else _UNKNOWN_DECODER_STYLE
 
 

@@ -16,8 +16,8 @@ from fsdpo_cards.render import format_token_count
 
 from fsdpo_bench.decoders.decoders import SAMPLES_PART
 from fsdpo_bench.metrics.decoder_choices import DecoderChoices
-from fsdpo_bench.metrics.full_solutions import read_solution_rows
-from fsdpo_bench.metrics.measured_datasets import Benchmark, Pool
+from fsdpo_bench.metrics.full_solutions import read_problem_solutions
+from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.sample_arrays import PlacedProblem
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, Solution
 from fsdpo_data.core.toml_tables import read_toml
@@ -66,7 +66,7 @@ def read_part_solutions(benchmark: Benchmark, indices: Sequence[int]) -> PartSol
     """Return the solutions of some problems of a benchmark, in each part."""
     problem_ids = {benchmark.main.problems[index].problem_id for index in indices}
     return {
-        part: read_solution_rows(samples.root, problem_ids)
+        part: read_problem_solutions(samples.root, problem_ids)
         for part, samples in benchmark.parts.items()
     }
 

@@ -17,9 +17,9 @@ from fsdpo_cards.problem_list import DEFAULT_BUDGET_BYTES, ProblemList
 from fsdpo_cards.render import render
 from markupsafe import Markup
 
-from fsdpo_bench.metrics.decoder_choices import parse_decoder_name
+from fsdpo_bench.decoders.decoders import parse_result_name
 from fsdpo_bench.metrics.measure import Decoded
-from fsdpo_bench.metrics.measured_datasets import Pool
+from fsdpo_bench.metrics.pools import Pool
 from fsdpo_bench.metrics.report_numbers import format_points, number_rows
 from fsdpo_bench.metrics.result_records import Results, RewardStatistics
 from fsdpo_bench.report import plots
@@ -196,7 +196,7 @@ def write_report(
 
 def _decoder_titles(results: Results) -> dict[str, str]:
     """Return the explanation of each decoder of a run, by the form of its result names."""
-    setups = [parse_decoder_name(name) for name in results.cost]
+    setups = [parse_result_name(name) for name in results.cost]
     return {setup.decoder.form: setup.decoder.title for setup in setups if setup is not None}
 
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsdpo_bench.metrics.likelihood import sample_likelihoods
+from fsdpo_bench.metrics.likelihood import with_likelihoods
 from fsdpo_bench.metrics.measure import Decoded, MeasureSpec, decode_pool, measure
-from fsdpo_bench.metrics.measured_datasets import Pool, load_pools
+from fsdpo_bench.metrics.pools import Pool, load_pools
 from fsdpo_bench.metrics.result_records import Results
 from fsdpo_bench.report.render import write_report
 from fsdpo_data.core.errors import InputError
@@ -60,22 +60,13 @@ def make_reports(
         raise InputError("nothing to measure: give at least one run or dataset.", field="data")
     progress.phase("read", 1)
     pools = load_pools(paths, _questions(problems))
-    if policies and len(policies) != len(pools):
-        raise InputError(
-            f"{len(policies)} models for {len(pools)} sets of samples. Give the model of each.",
-            field="likelihood",
-        )
-    if out is not None and len(pools) > 1:
-        raise InputError(
-            f"a folder has one report, but these are {len(pools)} sets of samples. Report on each.",
-            field="out",
-            value=out,
-        )
+    _check_pool_count(len(pools), policies, out)
     progress.phase("measure", len(pools))
     reports = []
     for index, pool in enumerate(pools):
-        likelihoods = sample_likelihoods(pool, policies[index]) if policies else None
-        decoded = decode_pool(pool, spec, likelihoods)
+        if policies:
+            pool = with_likelihoods(pool, policies[index])
+        decoded = decode_pool(pool, spec)
         results = measure(pool, spec, decoded)
         is_only_run = len(paths) == 1 and pool.run is not None and problems is None
         folder = out or (paths[0] if is_only_run and writes_into_run else None)
@@ -85,6 +76,21 @@ def make_reports(
         reports.append(Report(pool, results, decoded, folder))
         progress.advance(1)
     return reports
+
+
+def _check_pool_count(n_pools: int, policies: Sequence[str], out: Path | None) -> None:
+    """Check that each pool has its policy, and that a folder gets one report."""
+    if policies and len(policies) != n_pools:
+        raise InputError(
+            f"{len(policies)} models for {n_pools} sets of samples. Give the model of each.",
+            field="likelihood",
+        )
+    if out is not None and n_pools > 1:
+        raise InputError(
+            f"a folder has one report, but these are {n_pools} sets of samples. Report on each.",
+            field="out",
+            value=out,
+        )
 
 
 def _questions(file: Path | None) -> frozenset[str] | None:

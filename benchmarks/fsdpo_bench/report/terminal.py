@@ -6,6 +6,7 @@ from pathlib import Path
 
 from fsdpo_cards.render import format_amount
 
+from fsdpo_bench.decoders.decoders import parse_result_name
 from fsdpo_bench.metrics.compare import (
     Comparison,
     ComparisonOptions,
@@ -14,9 +15,8 @@ from fsdpo_bench.metrics.compare import (
     pair_benchmarks,
     paired_differences,
 )
-from fsdpo_bench.metrics.decoder_choices import LIKELY, parse_decoder_name
 from fsdpo_bench.metrics.disagreements import VerdictComparison
-from fsdpo_bench.metrics.measured_datasets import load_pools
+from fsdpo_bench.metrics.pools import load_pools
 from fsdpo_bench.metrics.report_numbers import format_points, number_rows
 from fsdpo_bench.metrics.result_records import (
     AccuracySpread,
@@ -120,9 +120,9 @@ def format_gain(paired: PairedDifference) -> str:
 
 def describe_choice(name: str) -> str:
     """Return the title of a decoder with its number of samples."""
-    setup = parse_decoder_name(name)
+    setup = parse_result_name(name)
     if setup is None:
-        return LIKELY.title if name.partition("@")[0] == LIKELY.name else ""
+        return ""
     return setup.decoder.title.replace("K samples", f"{setup.k} samples")
 
 

@@ -1,4 +1,4 @@
-"""Choose one of the samples of a problem, and distribute the choice over subsets of the samples.
+"""Votes and best-of-N among the samples of a problem, and their estimators over subsets.
 
 The distribution of a choice at N averages over subsets of N of the M samples. A subset keeps the
 order of the samples, so the distribution at N = M is the choice among all samples.

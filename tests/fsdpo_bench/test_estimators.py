@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 from fsdpo_bench.decoders.answer_classes import NO_ANSWER
-from fsdpo_bench.decoders.choices import (
+from fsdpo_bench.decoders.estimators import (
     best_of_n,
     distribute_best_of_n,
     distribute_vote,

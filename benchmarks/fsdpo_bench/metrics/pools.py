@@ -10,33 +10,28 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mode
 
 from fsdpo_bench.decoders.decoders import DECODERS, SAMPLES_PART, DecoderSetup
-from fsdpo_bench.metrics.result_records import MeasuredDataset, MeasurementSettings
 from fsdpo_bench.metrics.sample_arrays import (
     PlacedProblem,
     Samples,
     SolutionTable,
     check_equal_verdicts,
     make_samples,
-    most_frequent_count,
     read_places,
-    read_solutions,
+    read_solution_table,
 )
 from fsdpo_bench.run_folder import RunRecord, is_run, read_run_record
 from fsdpo_bench.tasks.description import TaskDescription
 from fsdpo_bench.tasks.table import all_tasks
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import UNKNOWN
-from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.stage_records import (
-    GRADE_STAGE,
     SAMPLE_STAGE,
-    AnswerJudgeStats,
-    GradeRecord,
     SampleRecord,
 )
-from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.exchange.response_formats import question_key
 from fsdpo_data.stages.score import RewardRecord
 
@@ -83,6 +78,12 @@ class Pool:
         """Names of the reward models."""
         return list(self.scored)
 
+    @property
+    def has_likelihoods(self) -> bool:
+        """Whether the samples have log-likelihoods."""
+        samples = [benchmark.main for benchmark in self.benchmarks.values()]
+        return all(entry.log_likelihood_PM is not None for entry in samples)
+
 
 def load_pools(paths: Sequence[Path], questions: frozenset[str] | None = None) -> list[Pool]:
     """Read runs and datasets, in the order of their first path.
@@ -104,7 +105,7 @@ def load_pools(paths: Sequence[Path], questions: frozenset[str] | None = None) -
     tables: dict[Path, SolutionTable] = {}
     for path in dict.fromkeys(paths):
         root = _main_root(path)
-        tables[root] = read_solutions(root)
+        tables[root] = read_solution_table(root)
         groups.setdefault(_ids_digest(tables[root]), []).append(path)
     return [_load_pool(group, tables, questions) for group in groups.values()]
 
@@ -141,7 +142,7 @@ def _load_pool(
         parts = {name: first_path / name for name in run.parts}
     for root in parts.values():
         if root not in tables:
-            tables[root] = read_solutions(root)
+            tables[root] = read_solution_table(root)
     roots = [_main_root(path) for path in paths]
     for root in roots:
         check_equal_verdicts(tables[main_root], tables[root])
@@ -193,105 +194,95 @@ def _load_benchmarks(
     run: RunRecord | None,
     questions: frozenset[str] | None,
 ) -> dict[str, Benchmark]:
-    """Return the benchmarks with a problem to measure, by name."""
-    main_root = parts[main_part(parts)]
-    problems_by_benchmark: dict[str, list[PlacedProblem]] = {}
-    for root in parts.values():
-        for name, problems in read_places(tables[root]).items():
-            known_places = {
-                placed.benchmark_place.row for placed in problems_by_benchmark.get(name, ())
-            }
-            new_problems = (
-                placed for placed in problems if placed.benchmark_place.row not in known_places
-            )
-            problems_by_benchmark.setdefault(name, []).extend(new_problems)
-    names = [*(run.benchmarks if run else ()), *problems_by_benchmark]
+    """Return the benchmarks with a problem to measure, by name; those of the run come first."""
+    part_tables = {part: tables[root] for part, root in parts.items()}
     scored_tables = {model: tables[root] for model, root in scored.items()}
+    all_problems = _read_all_problems(part_tables)
+    run_entries = run.benchmarks if run else {}
     benchmarks = {}
-    for name in dict.fromkeys(names):
-        problems = sorted(
-            problems_by_benchmark.get(name, ()), key=lambda placed: placed.benchmark_place.row
-        )
-        if questions is not None:
-            problems = [
-                placed for placed in problems if question_key(placed.problem.question) in questions
-            ]
-        measurable = [
+    for name in dict.fromkeys([*run_entries, *all_problems]):
+        problems = [
             placed
-            for placed in problems
-            if all(placed.problem_id in tables[root].row_by_problem for root in parts.values())
+            for placed in all_problems.get(name, ())
+            if questions is None or question_key(placed.problem.question) in questions
         ]
-        if not measurable:
-            continue
-        entry = run.benchmarks.get(name) if run else None
-        task = entry.task if entry else None
-        if run is None:
-            task = all_tasks().get(name)
         n_problems = len(problems)
-        if entry is not None and questions is None:
-            n_problems = entry.problems
-        complete = measurable
-        for root in parts.values():
-            counts = tables[root].count_by_problem
-            n_samples = most_frequent_count(tables[root], [p.problem_id for p in measurable])
-            complete = [placed for placed in complete if counts[placed.problem_id] >= n_samples]
-        benchmarks[name] = Benchmark(
-            name=name,
-            task=task,
-            parts={
-                part: make_samples(
-                    tables[root], complete, scored_tables if root == main_root else {}
-                )
-                for part, root in parts.items()
-            },
-            failed=n_problems - len(measurable),
-            left_out=len(measurable) - len(complete),
-        )
+        if name in run_entries and questions is None:
+            n_problems = run_entries[name].problems
+        solved = _solved_problems(problems, part_tables)
+        complete = _complete_problems(solved, part_tables)
+        if complete:
+            benchmarks[name] = Benchmark(
+                name=name,
+                task=_find_task(name, run),
+                parts=_part_samples(complete, part_tables, scored_tables),
+                failed=n_problems - len(solved),
+                left_out=len(solved) - len(complete),
+            )
     return benchmarks
 
 
-def measurement_settings(pool: Pool, decoders: Sequence[str]) -> MeasurementSettings:
-    """Return the settings of a pool, from the manifests of its datasets."""
-    manifests = {name: read_manifest(root) for name, root in pool.parts.items()}
-    main = manifests[pool.main_part]
-    scores: dict[str, ScoreSettings] = {}
-    for model, root in pool.scored.items():
-        manifest = read_manifest(root)
-        if root not in pool.parts.values():
-            manifests[model] = manifest
-        if manifest.score_settings is not None:
-            scores[model] = manifest.score_settings
-    return MeasurementSettings(
-        sample=main.get(SAMPLE_STAGE, SampleRecord).options,
-        grade=main.get(GRADE_STAGE, GradeRecord).options,
-        reward_models=scores,
-        decoders=list(decoders),
-        benchmarks=pool.run.benchmarks if pool.run else {},
-        datasets={
-            name: MeasuredDataset(
-                digest=manifest.digest,
-                sample=manifest.get(SAMPLE_STAGE, SampleRecord).options,
-                cost=manifest.cost,
-            )
-            for name, manifest in manifests.items()
-        },
-    )
+def _read_all_problems(
+    part_tables: Mapping[str, SolutionTable],
+) -> dict[str, list[PlacedProblem]]:
+    """Return the problems of all parts by benchmark, each place once, sorted by row."""
+    all_problems: dict[str, list[PlacedProblem]] = {}
+    for table in part_tables.values():
+        for name, problems in read_places(table).items():
+            known_problems = all_problems.setdefault(name, [])
+            known_rows = {placed.benchmark_place.row for placed in known_problems}
+            known_problems += [
+                placed for placed in problems if placed.benchmark_place.row not in known_rows
+            ]
+    return {
+        name: sorted(problems, key=lambda placed: placed.benchmark_place.row)
+        for name, problems in all_problems.items()
+    }
 
 
-def judge_stats(pool: Pool) -> AnswerJudgeStats | None:
-    """Return the decisions of the judge over all parts; None without a judge."""
-    records = [read_manifest(root).get(GRADE_STAGE, GradeRecord) for root in pool.parts.values()]
-    parts = [stats for record in records if (stats := record.counts.answer_judge)]
-    if not parts:
-        return None
-    tokens = [stats.tokens for stats in parts if stats.tokens is not None]
-    return AnswerJudgeStats(
-        answers=sum(stats.answers for stats in parts),
-        correct=sum(stats.correct for stats in parts),
-        incorrect=sum(stats.incorrect for stats in parts),
-        undecided=sum(stats.undecided for stats in parts),
-        unreadable=sum(stats.unreadable for stats in parts),
-        replies=sum(stats.replies for stats in parts),
-        tokens=sum(tokens) if len(tokens) == len(parts) else None,
-        seconds=round(sum(stats.seconds for stats in parts), 3),
-    )
+def _solved_problems(
+    problems: Sequence[PlacedProblem], part_tables: Mapping[str, SolutionTable]
+) -> list[PlacedProblem]:
+    """Return the problems with a solution in every part."""
+    return [
+        placed
+        for placed in problems
+        if all(placed.problem_id in table.rows_by_problem for table in part_tables.values())
+    ]
+
+
+def _complete_problems(
+    solved: Sequence[PlacedProblem], part_tables: Mapping[str, SolutionTable]
+) -> list[PlacedProblem]:
+    """Return the problems that have in every part the most frequent number of samples, or more."""
+    if not solved:
+        return []
+    complete = list(solved)
+    for table in part_tables.values():
+        rows_by_problem = table.rows_by_problem
+        n_samples = mode(len(rows_by_problem[placed.problem_id]) for placed in solved)
+        complete = [
+            placed for placed in complete if len(rows_by_problem[placed.problem_id]) >= n_samples
+        ]
+    return complete
+
+
+def _find_task(name: str, run: RunRecord | None) -> TaskDescription | None:
+    """Return the benchmark in the run or in the table of tasks; None if it is in neither."""
+    if run is None:
+        return all_tasks().get(name)
+    entry = run.benchmarks.get(name)
+    return entry.task if entry else None
+
+
+def _part_samples(
+    problems: Sequence[PlacedProblem],
+    part_tables: Mapping[str, SolutionTable],
+    scored_tables: Mapping[str, SolutionTable],
+) -> dict[str, Samples]:
+    """Return the solutions by part; those of the main part have the step rewards."""
+    main = main_part(part_tables)
+    return {
+        part: make_samples(table, problems, scored_tables if part == main else {})
+        for part, table in part_tables.items()
+    }
