@@ -13,7 +13,6 @@ control tokens are broken up in all values.
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
@@ -23,8 +22,7 @@ from pydantic import Field
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_file
-from fsdpo_data.core.options import Options
-from fsdpo_data.core.toml_tables import FormatTable
+from fsdpo_data.engines.model_formats import FormatTable, ModelFormat
 from fsdpo_data.models.thinking import find_thinking
 
 DEFAULT_FORMAT = "chat"  #: Format of models that no other format lists.
@@ -61,11 +59,9 @@ class JudgeQuestion(NamedTuple):
     response: str  #: The response without its thinking.
 
 
-class AnswerJudgeFormat(Options):
+class AnswerJudgeFormat(ModelFormat):
     """The prompt of an answer judge, and how its reply is read."""
 
-    name: str
-    """Name of the row in ``answer_judge_formats.toml``, or of the TOML file of the user."""
     prompt: str = ""
     """The prompt. A value replaces each name in braces. Empty if the user must give the prompt of
     the authors.
@@ -100,8 +96,6 @@ class AnswerJudgeFormat(Options):
     """Maximum number of tokens of a reply."""
     max_response_bytes: Annotated[int, Field(ge=1)] = MAX_RESPONSE_BYTES
     """Maximum length of the end of the response, in bytes; also a limit of its tokens."""
-    models: Sequence[str] = ()
-    """The repositories with this format, with ``*`` for any characters."""
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
@@ -254,17 +248,8 @@ def get_answer_judge_format(name: str) -> AnswerJudgeFormat:
 
 
 def find_answer_judge_format(model: str) -> AnswerJudgeFormat:
-    """Return the format that lists a model; the format for chat models if no format lists it.
-
-    A name without an owner, such as the name of a local folder, matches by itself.
-    """
-    owner, slash, name = model.lower().rpartition("/")
-    for judge_format in ANSWER_JUDGE_FORMATS.values():
-        for pattern in judge_format.models:
-            owner_pattern, _, name_pattern = pattern.lower().rpartition("/")
-            if fnmatch(name, name_pattern) and (not slash or fnmatch(owner, owner_pattern)):
-                return judge_format
-    return ANSWER_JUDGE_FORMATS[DEFAULT_FORMAT]
+    """Return the format that lists a model; the format for chat models if no format lists it."""
+    return ANSWER_JUDGE_FORMATS.find_by_model(model) or ANSWER_JUDGE_FORMATS[DEFAULT_FORMAT]
 
 
 def add_prompt(judge_format: AnswerJudgeFormat, file: Path | None) -> AnswerJudgeFormat:

@@ -15,8 +15,8 @@ from pydantic import Field
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import EngineRef, ModelRef, digest
-from fsdpo_data.core.options import Option, Options
-from fsdpo_data.core.toml_tables import FormatTable
+from fsdpo_data.core.options import Option
+from fsdpo_data.engines.model_formats import FormatTable, ModelFormat
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
@@ -71,11 +71,9 @@ class ScoreSettings(FileModel):
     last_step_only: bool = False  #: Whether the reward model was trained on last steps only.
 
 
-class PrmFormat(Options):
+class PrmFormat(ModelFormat):
     """The prompt, the score positions and the activation of a published reward model or judge."""
 
-    name: str
-    """Name of the row in ``prm_formats.toml``, or of the TOML file of the user."""
     layout: Literal["text", "chat", "turns"] = "text"
     """``text``: no chat template. ``chat``: the steps are one turn of the assistant. ``turns``:
     each step is a turn of the user, and its step token is the answer of the assistant.
@@ -159,8 +157,6 @@ class PrmFormat(Options):
     """Maximum number of tokens of a critique."""
     unsupported_reason: str = ""
     """The reason why matching models are refused; empty for supported formats."""
-    models: Sequence[str] = ()
-    """The repositories with this format, with ``*`` for any characters."""
     architectures: Sequence[str] = ()
     """The architectures with this format; an architecture in several formats selects none of them.
     """
