@@ -27,7 +27,6 @@ from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE, lock_run_directory
 from fsdpo_data.dataset.stage import Stage, discard_dataset
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE
-from fsdpo_data.engines.answer_judge import AnswerJudge, resolve_answer_judge
 from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.resolved import (
     ResolvedPolicy,
@@ -43,6 +42,7 @@ from fsdpo_data.models.prompts import load_tokenizer
 from fsdpo_data.models.resolve import SERVED_REVISION, ResolvedWeights
 from fsdpo_data.problems.load import ProblemSet, problems_digest
 from fsdpo_data.stages.grade import GradeStage
+from fsdpo_data.stages.judge_answers import AnswerJudge, resolve_answer_judge
 from fsdpo_data.stages.pipeline import SolutionSearch, make_build_job
 from fsdpo_data.stages.sample import BUILD_FOLDER, BuildJob, build
 from fsdpo_data.stages.score import ScoreStage
@@ -371,8 +371,9 @@ def execute_run(run: BenchmarkRun, out: Path, *, resume: bool = False, progress:
 
 def _judge_parts(run: BenchmarkRun, judge: AnswerJudge, out: Path, progress: Progress) -> None:
     """Write the datasets of a run with the decisions of a judge on undecided answers."""
-    make_sampler = cache(judge.make_sampler)
-    shared_judge = replace(judge, make_sampler=make_sampler, keeps_engine=True)
+    make_sampler = cache(judge.reply_sampler.make_sampler)
+    reply_sampler = replace(judge.reply_sampler, make_sampler=make_sampler)
+    shared_judge = replace(judge, reply_sampler=reply_sampler, keeps_engine=True)
     try:
         for name, part in run.parts.items():
             stage = GradeStage(

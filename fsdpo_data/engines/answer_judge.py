@@ -1,35 +1,21 @@
-"""The judge of undecided answers: its options, its model and its format."""
+"""The options of a judge of undecided answers, from a command or a file, and its settings."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from fsdpo_data.core.command_line import command_parameters, make_options
-from fsdpo_data.core.entities import JUDGE_RULE_PREFIX
-from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
+from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import EngineRef, ModelRef
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.options import Group, Option, Options
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.engines.answer_judge_formats import (
-    AnswerJudgeFormat,
-    JudgeQuestion,
-    add_prompt,
-    find_answer_judge_format,
-    get_answer_judge_format,
-)
-from fsdpo_data.engines.choose_engine import EngineSelection, select_sampler
-from fsdpo_data.engines.load import load_selected_sampler
 from fsdpo_data.engines.options import SamplerOptions
-from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.weights import resolve_judge
-from fsdpo_data.models.prompts import Template, TemplateRef
-from fsdpo_data.models.resolve import ResolvedModel
+from fsdpo_data.models.prompts import TemplateRef
 
 _PANEL = "Judge"
 #: A field in a message, in backquotes, such as `engine=openai`.
@@ -119,10 +105,10 @@ def read_judge_file(file: Path) -> AnswerJudgeOptions:
     try:
         return make_options(AnswerJudgeOptions, values, with_hidden=True)
     except InputError as error:
-        raise _error_in_file(file, error) from None
+        raise error_in_judge_file(file, error) from None
 
 
-def _error_in_file(file: Path, error: InputError) -> InputError:
+def error_in_judge_file(file: Path, error: InputError) -> InputError:
     """Return an error about the options of a judge with the keys of its file."""
     parameters = command_parameters(AnswerJudgeOptions, with_hidden=True)
     name = error.field.rpartition(".")[2]
@@ -150,119 +136,3 @@ class AnswerJudgeSettings(FileModel):
     template: TemplateRef  #: The prompt template.
     sampling: SamplingSpec  #: The sampling settings of a reply.
     engine: EngineRef  #: The engine.
-
-
-@dataclass(frozen=True)
-class AnswerJudge:
-    """A judge of undecided answers, whose model is resolved and not loaded."""
-
-    model: ModelRef  #: The model of the judge.
-    judge_format: AnswerJudgeFormat  #: Its prompt, and how its replies are read.
-    template: Template  #: The prompt template.
-    sampling: SamplingSpec  #: Sampling settings of a reply; ``n`` is 1.
-    engine: EngineRef  #: The engine that runs the model.
-    #: Loads the sampler. Called only if replies are missing, because loading a model is slow.
-    make_sampler: Callable[[], Sampler]
-    batch_size: int = 256  #: Prompts per call of the sampler.
-    #: Whether the sampler stays loaded after a session, because another session uses it.
-    keeps_engine: bool = False
-
-    @property
-    def settings(self) -> AnswerJudgeSettings:
-        """Everything that decides the verdicts."""
-        return AnswerJudgeSettings(
-            model=self.model,
-            format=self.judge_format.name,
-            format_digest=self.judge_format.digest,
-            prompt_sha256=self.judge_format.prompt_digest,
-            template=self.template.ref,
-            sampling=self.sampling,
-            engine=self.engine,
-        )
-
-    @property
-    def rule(self) -> str:
-        """The rule of a verdict by this judge, such as ``judge/xVerify-8B-I@0d2f…``."""
-        return f"{JUDGE_RULE_PREFIX}{self.model.name}@{self.model.revision}"
-
-    @property
-    def special_tokens(self) -> Collection[str]:
-        """The special tokens of the judge's tokenizer.
-
-        Empty if a server has the tokenizer, or the template is not a chat template.
-        """
-        chat = self.template.chat
-        return () if chat is None else tuple(chat.tokenizer.all_special_tokens)
-
-    def prompts(self, items: Sequence[JudgeQuestion]) -> list[str]:
-        """Return the prompts for answers."""
-        special_tokens = self.special_tokens
-        return [
-            self.template.render(self.judge_format.render(item, special_tokens)) for item in items
-        ]
-
-
-def resolve_answer_judge(options: AnswerJudgeOptions) -> AnswerJudge | None:
-    """Resolve the judge of options; None without a judge.
-
-    Raises:
-        InputError: if the model, the format or its prompt does not exist, or the file of the judge
-            cannot be used.
-        UnavailableError: if the engine is not installed, or the Hub cannot be reached.
-    """
-    if options.judge is None:
-        return None
-    if not options.has_judge_file:
-        return _resolve_named_judge(options, options.judge)
-    file = Path(options.judge).expanduser()
-    options = read_judge_file(file)
-    try:
-        return _resolve_named_judge(options, str(options.judge))
-    except InputError as error:
-        raise _error_in_file(file, error) from None
-
-
-def _resolve_named_judge(options: AnswerJudgeOptions, name: str) -> AnswerJudge:
-    """Resolve the judge whose model has this name."""
-    if options.judge_format is None:
-        judge_format = find_answer_judge_format(name.partition("@")[0].rstrip("/"))
-    else:
-        judge_format = get_answer_judge_format(options.judge_format)
-    judge_format = add_prompt(judge_format, options.judge_prompt)
-    try:
-        model = resolve_judge(name, options.judge_engine, judge_format.template)
-        selection = select_sampler(options.judge_engine)
-    except FsdpoError as error:
-        raise _judge_error(error) from None
-    sampling = SamplingSpec(
-        n=1,
-        temperature=judge_format.temperature,
-        top_p=judge_format.top_p,
-        max_tokens=options.judge_max_tokens or judge_format.max_tokens,
-        stop=model.template.stop,
-    )
-    return AnswerJudge(
-        model=model.ref,
-        judge_format=judge_format,
-        template=model.template,
-        sampling=sampling,
-        engine=selection.ref,
-        make_sampler=lambda: _load_judge(selection, model),
-        batch_size=selection.batch_size,
-    )
-
-
-def _load_judge(selection: EngineSelection, model: ResolvedModel) -> Sampler:
-    """Load the sampler of a judge; errors name the options of the judge."""
-    try:
-        return load_selected_sampler(selection, model)
-    except FsdpoError as error:
-        raise _judge_error(error) from None
-
-
-def _judge_error(error: FsdpoError) -> FsdpoError:
-    """Return an error about the model or the engine of a judge with the options of the judge."""
-    name = error.field.rpartition(".")[2]
-    if name in ("model", "template", "prm"):
-        return error.for_field("judge")
-    return error.for_field(f"judge_engine.{name}")

@@ -259,7 +259,7 @@ class FirstErrorStage(Stage):
         if shard != UNSHARDED:
             unique_prompts = dict.fromkeys(row["prompt"] for row in _wrong_solutions(files))
             prompts = frozenset(shard.select(list(unique_prompts)))
-        with sampler.open_run(draft, ROLLOUTS_FOLDER) as run:
+        with sampler.open_run(draft.root / ROLLOUTS_FOLDER) as run:
             search = _Search(run)
 
             def list_prefixes() -> Iterator[Prefix]:

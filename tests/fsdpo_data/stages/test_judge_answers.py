@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ import pytest
 from command_line import run
 from hashes import hashes
 from helpers import (
-    REPLAY,
     RIGHT,
     WRONG,
+    continuation_settings,
     derive,
     fixed_sampler,
     problem_set,
@@ -35,11 +35,14 @@ from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.summary import summary_rows
-from fsdpo_data.engines.answer_judge import AnswerJudge, read_judge_file, resolve_answer_judge
+from fsdpo_data.engines.answer_judge import read_judge_file
 from fsdpo_data.engines.answer_judge_formats import get_answer_judge_format
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
+from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE
+from fsdpo_data.stages.continuations import ContinuationSampler
 from fsdpo_data.stages.grade import GradeStage
+from fsdpo_data.stages.judge_answers import AnswerJudge, resolve_answer_judge
 
 RULE = "judge/reads@0"
 #: Responses whose answers the grader leaves undecided, with the verdict of :class:`FakeJudge`.
@@ -88,14 +91,16 @@ class FakeJudge:
 
 
 def answer_judge(judge: FakeJudge, batch_size: int = 2) -> AnswerJudge:
+    return make_answer_judge(lambda: judge, batch_size)
+
+
+def make_answer_judge(make_sampler: Callable[[], Sampler], batch_size: int = 2) -> AnswerJudge:
+    sampling = SamplingSpec(n=1, temperature=0.0, max_tokens=64)
+    settings = continuation_settings(FakeJudge.model, sampling)
     return AnswerJudge(
-        model=judge.model,
         judge_format=get_answer_judge_format("chat"),
         template=RECORDED_TEMPLATE,
-        sampling=SamplingSpec(n=1, temperature=0.0, max_tokens=64),
-        engine=REPLAY,
-        make_sampler=lambda: judge,
-        batch_size=batch_size,
+        reply_sampler=ContinuationSampler(settings, make_sampler, batch_size),
     )
 
 
@@ -207,14 +212,7 @@ def test_no_undecided_answer_loads_no_judge(tmp_path: Path) -> None:
     stage = GradeStage(
         get_grader().version,
         workers=1,
-        answer_judge=AnswerJudge(
-            model=FakeJudge.model,
-            judge_format=get_answer_judge_format("chat"),
-            template=RECORDED_TEMPLATE,
-            sampling=SamplingSpec(n=1, temperature=0.0),
-            engine=REPLAY,
-            make_sampler=lambda: pytest.fail("the judge was loaded"),
-        ),
+        answer_judge=make_answer_judge(lambda: pytest.fail("the judge was loaded")),
     )
     manifest = derive(tmp_path / "built", tmp_path / "out", stage)
     assert stage_counts(manifest, "grade")["answer_judge"]["answers"] == 0
@@ -380,7 +378,7 @@ def test_paths_in_a_judge_file_are_relative_to_the_file(
     (folder / "judge.toml").write_text('model = "tiny"\nformat = "own.toml"\n')
     monkeypatch.chdir(tmp_path)
     judge = resolve_answer_judge(AnswerJudgeOptions(judge="settings/judge.toml"))
-    assert judge is not None and judge.sampling.max_tokens == 8
+    assert judge is not None and judge.settings.sampling.max_tokens == 8
 
 
 def test_a_judge_file_has_the_options_of_python(tmp_path: Path) -> None:
