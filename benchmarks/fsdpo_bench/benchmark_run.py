@@ -158,7 +158,7 @@ def prepare_run(options: RunOptions) -> BenchmarkRun:
         setups,
         policy,
         reward_model,
-        answer_judge=resolve_answer_judge(options),
+        answer_judge=resolve_answer_judge(options.judge),
     )
     warnings += [warning for loaded in loaded_tasks for warning in loaded.warnings]
     return replace(run, warnings=warnings)

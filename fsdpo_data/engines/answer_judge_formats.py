@@ -233,7 +233,7 @@ ANSWER_JUDGE_FORMATS = FormatTable(
     __file__,
     AnswerJudgeFormat,
     title="judge format",
-    field="judge_format",
+    field="format",
     not_inherited=("models",),
 )
 
@@ -269,24 +269,23 @@ def add_prompt(judge_format: AnswerJudgeFormat, file: Path | None) -> AnswerJudg
         except (OSError, ValueError) as error:
             raise InputError(
                 f"the file cannot be used: {error}. Give a UTF-8 text file with the prompt.",
-                field="judge_prompt",
+                field="prompt",
                 value=str(file),
             ) from None
     source = f"the text of {judge_format.prompt_source} at commit {judge_format.prompt_commit}"
     if not judge_format.prompt:
         raise InputError(
-            f"missing. The format {judge_format.name} needs the prompt of its authors "
+            f"the format {judge_format.name} needs the prompt of its authors "
             f"({judge_format.prompt_licence}), which is not a part of fsdpo. Save {source} in a "
-            "file. Name this file with the key prompt in the TOML file of the judge, or as the "
-            "argument judge_prompt. Or use the format chat.",
-            field="judge_prompt",
+            "file. Name this file with the key prompt in the TOML file of the judge. Or use the "
+            "format chat."
         )
     if judge_format.prompt_sha256 not in ("", judge_format.prompt_digest):
         raise InputError(
             f"the prompt has the SHA-256 {judge_format.prompt_digest}, and the format "
             f"{judge_format.name} expects {judge_format.prompt_sha256}, {source}. Save exactly "
             "this text, or define a format of your own in a TOML file.",
-            field="judge_prompt",
+            field="prompt",
             value=None if file is None else str(file),
         )
     return judge_format

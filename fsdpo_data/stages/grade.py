@@ -243,7 +243,7 @@ def make_grade_stage(options: GradeOptions) -> GradeStage:
         grader=get_grader(options.grader).version,
         workers=options.workers,
         grade_thinking=options.grade_thinking,
-        answer_judge=resolve_answer_judge(options),
+        answer_judge=resolve_answer_judge(options.judge),
     )
 
 

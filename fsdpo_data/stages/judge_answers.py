@@ -14,18 +14,12 @@ from pathlib import Path
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, UNDECIDED
-from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.run_directory import RunDir
 from fsdpo_data.dataset.stage_records import AnswerJudgeStats
-from fsdpo_data.engines.answer_judge import (
-    AnswerJudgeOptions,
-    AnswerJudgeSettings,
-    error_in_judge_file,
-    read_judge_file,
-)
+from fsdpo_data.engines.answer_judge import AnswerJudgeSettings, judge_errors, read_judge
 from fsdpo_data.engines.answer_judge_formats import (
     AnswerJudgeFormat,
     JudgeDecision,
@@ -94,65 +88,47 @@ class AnswerJudge:
         ]
 
 
-def resolve_answer_judge(options: AnswerJudgeOptions) -> AnswerJudge | None:
-    """Resolve the judge of options; None without a judge.
+def resolve_answer_judge(judge: str | None) -> AnswerJudge | None:
+    """Resolve the judge of the option ``judge``; None without a judge.
+
+    Args:
+        judge: A model, or the TOML file of a judge.
 
     Raises:
         InputError: if the model, the format or its prompt does not exist, or the file of the judge
             cannot be used.
         UnavailableError: if the engine is not installed, or the Hub cannot be reached.
     """
-    if options.judge is None:
+    if judge is None:
         return None
-    if not options.has_judge_file:
-        return _resolve_named_judge(options, options.judge)
-    file = Path(options.judge).expanduser()
-    options = read_judge_file(file)
-    try:
-        return _resolve_named_judge(options, str(options.judge))
-    except InputError as error:
-        raise error_in_judge_file(file, error) from None
-
-
-def _resolve_named_judge(options: AnswerJudgeOptions, name: str) -> AnswerJudge:
-    """Resolve the judge whose model has this name."""
-    if options.judge_format is None:
-        judge_format = find_answer_judge_format(name.partition("@")[0].rstrip("/"))
-    else:
-        judge_format = get_answer_judge_format(options.judge_format)
-    judge_format = add_prompt(judge_format, options.judge_prompt)
-    with _judge_errors():
-        model = resolve_judge(name, options.judge_engine, judge_format.template)
+    spec = read_judge(judge)
+    with judge_errors(judge):
+        if spec.format is None:
+            judge_format = find_answer_judge_format(spec.model.partition("@")[0].rstrip("/"))
+        else:
+            judge_format = get_answer_judge_format(spec.format)
+        judge_format = add_prompt(judge_format, spec.prompt)
+        model = resolve_judge(spec.model, spec.engine, judge_format.template)
         sampling = SamplingSpec(
             n=1,
             temperature=judge_format.temperature,
             top_p=judge_format.top_p,
-            max_tokens=options.judge_max_tokens or judge_format.max_tokens,
+            max_tokens=spec.max_tokens or judge_format.max_tokens,
             stop=model.template.stop,
         )
-        sampler = make_continuation_sampler(model, sampling, options.judge_engine, "judge")
+        sampler = make_continuation_sampler(model, sampling, spec.engine, "judge")
+    make_sampler = partial(_load_judge, judge, sampler.make_sampler)
     return AnswerJudge(
         judge_format=judge_format,
         template=model.template,
-        reply_sampler=replace(sampler, make_sampler=partial(_load_judge, sampler.make_sampler)),
+        reply_sampler=replace(sampler, make_sampler=make_sampler),
     )
 
 
-def _load_judge(make_sampler: Callable[[], Sampler]) -> Sampler:
-    """Load the sampler of a judge; errors name the options of the judge."""
-    with _judge_errors():
+def _load_judge(judge: str, make_sampler: Callable[[], Sampler]) -> Sampler:
+    """Load the sampler of a judge; errors name the option ``judge`` or its file."""
+    with judge_errors(judge):
         return make_sampler()
-
-
-@contextlib.contextmanager
-def _judge_errors() -> Iterator[None]:
-    """Give errors about the model or the engine of a judge the options of the judge."""
-    try:
-        yield
-    except FsdpoError as error:
-        name = error.field.rpartition(".")[2]
-        is_about_model = name in ("model", "template", "prm")
-        raise error.for_field("judge" if is_about_model else f"judge_engine.{name}") from None
 
 
 class JudgeSession:

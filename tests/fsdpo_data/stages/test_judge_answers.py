@@ -28,14 +28,14 @@ from helpers import (
 from openai_server import Handler, Script, broken, busy, serving
 
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.api import AnswerJudgeOptions, open_dataset
+from fsdpo_data.api import open_dataset
 from fsdpo_data.core.errors import InputError, RunMismatchError, UnavailableError
 from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.summary import summary_rows
-from fsdpo_data.engines.answer_judge import read_judge_file
+from fsdpo_data.engines.answer_judge import AnswerJudgeSpec, read_judge
 from fsdpo_data.engines.answer_judge_formats import get_answer_judge_format
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.samplers import Sampler
@@ -268,10 +268,7 @@ def test_a_served_judge_on_the_command_line(
         assert code == 0, printed + err
         dataset = open_dataset(built).grade(
             out=tmp_path / "api",
-            judge="tiny",
-            judge_engine=SamplerOptions(
-                engine="openai", server=ServerOptions(base_url=url, api="chat")
-            ),
+            judge=judge,
         )
     assert "12 undecided answers: 3 correct, 9 incorrect, 0 still undecided" in printed + err
     assert "\x1b[2J" not in printed + err
@@ -362,7 +359,7 @@ def test_an_error_in_a_judge_file_names_file_and_key(
     file = tmp_path / "judge.toml"
     file.write_text(text)
     with pytest.raises(InputError) as error:
-        resolve_answer_judge(AnswerJudgeOptions(judge=str(file)))
+        resolve_answer_judge(str(file))
     assert str(error.value).startswith(str(file)) and message in str(error.value)
 
 
@@ -377,18 +374,17 @@ def test_paths_in_a_judge_file_are_relative_to_the_file(
     )
     (folder / "judge.toml").write_text('model = "tiny"\nformat = "own.toml"\n')
     monkeypatch.chdir(tmp_path)
-    judge = resolve_answer_judge(AnswerJudgeOptions(judge="settings/judge.toml"))
+    judge = resolve_answer_judge("settings/judge.toml")
     assert judge is not None and judge.settings.sampling.max_tokens == 8
 
 
-def test_a_judge_file_has_the_options_of_python(tmp_path: Path) -> None:
+def test_a_judge_is_a_model_or_a_file(tmp_path: Path) -> None:
+    assert read_judge("tiny") == AnswerJudgeSpec(model="tiny")
     judge = judge_file(tmp_path, engine="openai", base_url="http://h/v1", max_tokens=9)
-    with pytest.raises(InputError, match=r"judge_max_tokens = 8: .* has all settings"):
-        AnswerJudgeOptions(judge=judge, judge_max_tokens=8)
-    assert read_judge_file(Path(judge)) == AnswerJudgeOptions(
-        judge="tiny",
-        judge_max_tokens=9,
-        judge_engine=SamplerOptions(
+    assert read_judge(judge) == AnswerJudgeSpec(
+        model="tiny",
+        max_tokens=9,
+        engine=SamplerOptions(
             engine="openai", server=ServerOptions(base_url="http://h/v1", api="chat")
         ),
     )
@@ -411,21 +407,18 @@ def test_wrong_judges_are_named(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_judge_of_the_library_needs_a_model() -> None:
-    assert resolve_answer_judge(AnswerJudgeOptions()) is None
-    with pytest.raises(InputError, match="the option needs a judge"):
-        AnswerJudgeOptions(judge_max_tokens=8)
+def test_without_a_judge_nothing_is_resolved() -> None:
+    assert resolve_answer_judge(None) is None
 
 
 def test_a_local_judge_answers(built: Path, tmp_path: Path) -> None:
     """The embedded model writes nothing that can be read, so all answers stay undecided."""
-    dataset = open_dataset(built).grade(
-        out=tmp_path / "out",
-        judge="tiny",
-        judge_format=str(local_format(tmp_path)),
-        judge_max_tokens=2,
-        judge_engine=SamplerOptions(engine="transformers", device="cpu"),
+    judge = tmp_path / "judge.toml"
+    judge.write_text(
+        f'model = "tiny"\nformat = "{local_format(tmp_path).name}"\nmax_tokens = 2\n'
+        'engine = "transformers"\ndevice = "cpu"\n'
     )
+    dataset = open_dataset(built).grade(out=tmp_path / "out", judge=str(judge))
     stats = dataset.manifest.get("grade", GradeRecord).counts.answer_judge
     assert stats is not None
     assert (stats.answers, stats.undecided, stats.unreadable) == (12, 12, 12)
