@@ -7,7 +7,6 @@ lists them.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +33,7 @@ from fsdpo_data.engines.resolved import (
     resolve_policy,
     resolve_reward_model,
 )
-from fsdpo_data.engines.samplers import close_loaded_engine
+from fsdpo_data.engines.samplers import EngineLoader
 from fsdpo_data.engines.samplers.replay import count_completions
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, default_aggregate
 from fsdpo_data.models.checkpoints import load_config
@@ -293,12 +292,14 @@ class _PartBuilder:
     ) -> None:
         self._options = options
         self._problems = problems
-        self._make_sampler = cache(policy.make_sampler)
-        self._policy = replace(policy, make_sampler=self._make_sampler)
+        sampler_loader = EngineLoader(policy.make_sampler)
+        self._policy = replace(policy, make_sampler=sampler_loader)
+        self._loaders: list[EngineLoader[Any]] = [sampler_loader]
         self._reward_model = reward_model
         if reward_model is not None:
-            self._make_scorer = cache(reward_model.make_scorer)
-            self._reward_model = replace(reward_model, make_scorer=self._make_scorer)
+            scorer_loader = EngineLoader(reward_model.make_scorer)
+            self._reward_model = replace(reward_model, make_scorer=scorer_loader)
+            self._loaders.append(scorer_loader)
 
     def make_part(self, setup: DecoderSetup, setups: Sequence[DecoderSetup]) -> RunPart:
         """Return the part with the solutions from which a decoder chooses.
@@ -325,9 +326,8 @@ class _PartBuilder:
 
     def close_engines(self) -> None:
         """Free the loaded models."""
-        close_loaded_engine(self._make_sampler)
-        if self._reward_model is not None:
-            close_loaded_engine(self._make_scorer)
+        for loader in self._loaders:
+            loader.close()
 
     def _make_job(
         self, *, n: int, temperature: float, search: SolutionSearch | None = None
@@ -371,8 +371,8 @@ def execute_run(run: BenchmarkRun, out: Path, *, resume: bool = False, progress:
 
 def _judge_parts(run: BenchmarkRun, judge: AnswerJudge, out: Path, progress: Progress) -> None:
     """Write the datasets of a run with the decisions of a judge on undecided answers."""
-    make_sampler = cache(judge.reply_sampler.make_sampler)
-    reply_sampler = replace(judge.reply_sampler, make_sampler=make_sampler)
+    loader = EngineLoader(judge.reply_sampler.make_sampler)
+    reply_sampler = replace(judge.reply_sampler, make_sampler=loader)
     shared_judge = replace(judge, reply_sampler=reply_sampler, keeps_engine=True)
     try:
         for name, part in run.parts.items():
@@ -381,7 +381,7 @@ def _judge_parts(run: BenchmarkRun, judge: AnswerJudge, out: Path, progress: Pro
             )
             _judge_part(part, stage, out / BUILD_FOLDER / name, out / name, progress)
     finally:
-        close_loaded_engine(make_sampler)
+        loader.close()
 
 
 def _judge_part(

@@ -9,7 +9,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 from fsdpo_data.answers import GradingRequest, Verdict
@@ -28,7 +28,7 @@ from fsdpo_data.engines.answer_judge_formats import (
     find_answer_judge_format,
     get_answer_judge_format,
 )
-from fsdpo_data.engines.samplers import Sampler, close_loaded_engine
+from fsdpo_data.engines.samplers import EngineLoader, Sampler
 from fsdpo_data.engines.weights import resolve_judge
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.stages.continuations import (
@@ -212,14 +212,14 @@ def open_judge_session(
 
     The model is loaded when a reply is missing, and closed at the end, unless the judge keeps it.
     """
-    make_sampler = cache(judge.reply_sampler.make_sampler)
-    reply_sampler = replace(judge.reply_sampler, make_sampler=make_sampler)
+    loader = EngineLoader(judge.reply_sampler.make_sampler)
+    reply_sampler = replace(judge.reply_sampler, make_sampler=loader)
     with reply_sampler.open_run(root / FOLDER) as run:
         try:
             yield JudgeSession(replace(judge, reply_sampler=reply_sampler), run, progress)
         finally:
             if not judge.keeps_engine:
-                close_loaded_engine(make_sampler)
+                loader.close()
 
 
 def judge_question(question: str, request: GradingRequest, answer: str | None) -> JudgeQuestion:
