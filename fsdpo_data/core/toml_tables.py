@@ -16,20 +16,6 @@ def read_toml(module: str | Path) -> dict[str, Any]:
     return read_toml_file(Path(module).with_suffix(".toml"))
 
 
-def fill_placeholders(template: Any, values: Mapping[str, Any]) -> Any:
-    """Replace every string ``{name}`` in nested lists and dicts by the value of ``name``.
-
-    A placeholder is a complete string, so its value may have any type.
-    """
-    if isinstance(template, str):
-        return values[template.strip("{}")] if template.startswith("{") else template
-    if isinstance(template, list):
-        return [fill_placeholders(item, values) for item in template]
-    if isinstance(template, dict):
-        return {name: fill_placeholders(item, values) for name, item in template.items()}
-    return template
-
-
 def check_types(record_class: Callable[..., Any], fields: Mapping[str, Any]) -> None:
     """Check the values of a TOML table against the types of a class.
 

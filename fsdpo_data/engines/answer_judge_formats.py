@@ -22,6 +22,7 @@ from pydantic import Field
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_file
+from fsdpo_data.core.placeholders import fill_text, names_in_braces
 from fsdpo_data.engines.model_formats import FormatTable, ModelFormat
 from fsdpo_data.models.thinking import find_thinking
 
@@ -34,9 +35,6 @@ _MARK_CHARS = 12  #: Hexadecimal digits of the mark between sections.
 _OMISSION = "[…] "
 #: The values that a prompt can contain.
 _VALUE_NAMES = ("question", "gold", "answer", "response", "mark")
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
-#: The same in a prompt in which doubled braces mean braces.
-_PLACEHOLDER_OR_DOUBLED_BRACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 #: Parts of the control tokens of usual chat formats. A server reads them in any message.
 _CONTROL_TOKEN = re.compile(
     r"(?<=<)(?=[|｜])|(?<=[|｜])(?=>)|(?<=<)(?=/?(?:s|bos|eos|think|(?:start|end)_of_turn)>)"
@@ -109,23 +107,14 @@ class AnswerJudgeFormat(ModelFormat):
             raise ValueError(
                 f"verdicts: expected {', '.join(_DECISIONS)}, not {unknown_decisions[0]!r}"
             )
-        names = {self.placeholders.get(name, name) for name in self._prompt_names}
+        prompt_names = names_in_braces(self.prompt, has_doubled_braces=self.has_doubled_braces)
+        names = {self.placeholders.get(name, name) for name in prompt_names}
         if self.prompt and not {"gold", "response"} <= names and not {"gold", "answer"} <= names:
             raise ValueError("prompt: expected {gold}, and {response} or {answer}")
         unknown_names = sorted({*self.placeholders.values()} - {*_VALUE_NAMES})
         if unknown_names:
             expected_names = ", ".join(_VALUE_NAMES)
             raise ValueError(f"placeholders: expected {expected_names}, not {unknown_names[0]!r}")
-
-    @property
-    def _prompt_names(self) -> list[str]:
-        """The names in braces of the prompt."""
-        return [match[1] for match in self._placeholder_pattern.finditer(self.prompt) if match[1]]
-
-    @property
-    def _placeholder_pattern(self) -> re.Pattern[str]:
-        """The pattern of a name in braces, and of doubled braces if they mean braces."""
-        return _PLACEHOLDER_OR_DOUBLED_BRACE if self.has_doubled_braces else _PLACEHOLDER
 
     @property
     def digest(self) -> str:
@@ -151,16 +140,12 @@ class AnswerJudgeFormat(ModelFormat):
             name: self._break_up_tokens(value, special_tokens) for name, value in values.items()
         }
         values["mark"] = digest("answer-judge-mark", values)[:_MARK_CHARS]
-
-        def replace_match(match: re.Match[str]) -> str:
-            """Return the value of a name in braces, or one brace for a doubled brace."""
-            text: str = match[0]
-            if match[1] is None:
-                return text[0]
-            return values.get(self.placeholders.get(match[1], match[1]), text)
-
-        # The prompt is scanned once, so braces in the values stay as they are.
-        return self._placeholder_pattern.sub(replace_match, self.prompt)
+        renamed_values = {
+            name: values[value_name] for name, value_name in self.placeholders.items()
+        }
+        return fill_text(
+            self.prompt, values | renamed_values, has_doubled_braces=self.has_doubled_braces
+        )
 
     def _break_up_tokens(self, text: str, special_tokens: Collection[str]) -> str:
         """Return a value in which a space breaks up control tokens and delimiters."""

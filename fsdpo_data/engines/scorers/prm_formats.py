@@ -16,6 +16,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import EngineRef, ModelRef, digest
 from fsdpo_data.core.options import Option
+from fsdpo_data.core.placeholders import fill_text
 from fsdpo_data.engines.model_formats import FormatTable, ModelFormat
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_data.engines.scorers import ScorerInput
@@ -36,7 +37,6 @@ REWARD_MEANINGS = {
 _STEP_NUMBER = re.compile(r"\s*step\s*\d", re.I)
 #: The numbers that the code of PQM and ThinkPRM removes before it numbers the steps.
 _REMOVED_NUMBER = re.compile(r"Step \d+:", re.A)
-_PLACEHOLDER = re.compile(r"\{(question|prompt|bos|steps|step|k|i)\}")
 #: The characters that ``strip`` removes; None for all white space.
 _STRIPPED_CHARACTERS = {"newlines": "\r\n", "space": None, "nothing": ""}
 #: The fields that only detect a format; they do not change its rewards.
@@ -216,7 +216,7 @@ class PrmFormat(ModelFormat):
                 text = text[match.end() :].strip()
             elif self.own_number == "keep" and _STEP_NUMBER.match(text):
                 return text
-        return fill_fields(self.step, k=str(number), i=str(number - 1), step=text)
+        return fill_text(self.step, {"k": str(number), "i": str(number - 1), "step": text})
 
     @property
     def ref(self) -> PrmFormatRef:
@@ -231,14 +231,6 @@ class PrmFormat(ModelFormat):
             if name not in _FIELDS_WITHOUT_EFFECT and value != default:
                 changed_fields[name] = value
         return PrmFormatRef(name=self.name, digest=digest(changed_fields), meaning=self.meaning)
-
-
-def fill_fields(text: str, **values: str) -> str:
-    """Replace the placeholders in a text of a PRM format, such as ``{question}``.
-
-    The text is scanned once, so placeholders in the values stay as they are.
-    """
-    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
 
 
 #: All formats by name.
