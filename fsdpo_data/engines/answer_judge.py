@@ -93,19 +93,19 @@ def read_judge(judge: str) -> AnswerJudgeSpec:
 
 @contextlib.contextmanager
 def judge_errors(judge: str) -> Iterator[None]:
-    """Give errors about a judge the option ``judge``, or the key in the file of the judge."""
+    """Give errors about a judge the option ``judge``, or the file of the judge and its key."""
     try:
         yield
-    except InputError as error:
-        if not judge.endswith(_FILE_SUFFIX):
-            raise error.for_field("judge") from None
-        key = error.field.rpartition(".")[2]
-        location = f"{key} = {error.value!r}: " if key else ""
-        # Backquotes mark options of the command. These are keys of the file.
-        message = _QUOTED_FIELD.sub(r"\1", error.message)
-        raise InputError(f"{Path(judge).expanduser()}: {location}{message}") from None
     except FsdpoError as error:
-        raise error.for_field("judge") from None
+        key = error.field.rpartition(".")[2]
+        if judge.endswith(_FILE_SUFFIX):
+            location = f"{key} = {error.value!r}: " if key else ""
+            # Backquotes mark options of the command. These are keys of the file.
+            message = _QUOTED_FIELD.sub(r"\1", error.message)
+            raise type(error)(f"{Path(judge).expanduser()}: {location}{message}") from None
+        if key in ("model", "template"):
+            raise error.for_field("judge") from None
+        raise type(error)(f"the judge {judge}: {error.message}") from None
 
 
 class AnswerJudgeSettings(FileModel):

@@ -390,6 +390,18 @@ def test_a_judge_is_a_model_or_a_file(tmp_path: Path) -> None:
     )
 
 
+def test_errors_about_the_engine_and_the_template_name_the_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match=r"^the judge tiny: the chat template of .* cannot be"):
+        resolve_answer_judge("tiny")
+    monkeypatch.setattr("fsdpo_data.engines.choose_engine.find_spec", lambda _: None)
+    file = tmp_path / "judge.toml"
+    file.write_text(f'model = "tiny"\nformat = "{local_format(tmp_path).name}"\nengine = "vllm"\n')
+    with pytest.raises(UnavailableError, match=r"judge\.toml: engine = 'vllm': the engine needs "):
+        resolve_answer_judge(str(file))
+
+
 @pytest.mark.parametrize(
     ("judge", "message"),
     [
