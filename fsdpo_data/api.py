@@ -44,7 +44,6 @@ from fsdpo_data.dataset.stage_registry import STAGES, command_names, stage_entry
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage, validate
 from fsdpo_data.engines import load
-from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
 from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions, ServerOptions
 from fsdpo_data.engines.samplers.base import Sampler
@@ -65,7 +64,6 @@ from fsdpo_data.steps.rewards import DEFAULT_GAMMA
 from fsdpo_data.steps.segment import segmenter_name, split_solution
 
 __all__ = [
-    "AnswerJudgeOptions",
     "BeamSpec",
     "Dataset",
     "DeclaredSampling",

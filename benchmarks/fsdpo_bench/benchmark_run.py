@@ -7,7 +7,6 @@ lists them.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +26,6 @@ from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE, lock_run_directory
 from fsdpo_data.dataset.stage import Stage, discard_dataset
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE
-from fsdpo_data.engines.answer_judge import AnswerJudge, resolve_answer_judge
 from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.resolved import (
     ResolvedPolicy,
@@ -35,7 +33,7 @@ from fsdpo_data.engines.resolved import (
     resolve_policy,
     resolve_reward_model,
 )
-from fsdpo_data.engines.samplers import close_loaded_engine
+from fsdpo_data.engines.samplers import EngineLoader
 from fsdpo_data.engines.samplers.replay import count_completions
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, default_aggregate
 from fsdpo_data.models.checkpoints import load_config
@@ -43,6 +41,7 @@ from fsdpo_data.models.prompts import load_tokenizer
 from fsdpo_data.models.resolve import SERVED_REVISION, ResolvedWeights
 from fsdpo_data.problems.load import ProblemSet, problems_digest
 from fsdpo_data.stages.grade import GradeStage
+from fsdpo_data.stages.judge_answers import AnswerJudge, resolve_answer_judge
 from fsdpo_data.stages.pipeline import SolutionSearch, make_build_job
 from fsdpo_data.stages.sample import BUILD_FOLDER, BuildJob, build
 from fsdpo_data.stages.score import ScoreStage
@@ -158,7 +157,7 @@ def prepare_run(options: RunOptions) -> BenchmarkRun:
         setups,
         policy,
         reward_model,
-        answer_judge=resolve_answer_judge(options),
+        answer_judge=resolve_answer_judge(options.judge),
     )
     warnings += [warning for loaded in loaded_tasks for warning in loaded.warnings]
     return replace(run, warnings=warnings)
@@ -291,12 +290,14 @@ class _PartBuilder:
     ) -> None:
         self._options = options
         self._problems = problems
-        self._make_sampler = cache(policy.make_sampler)
-        self._policy = replace(policy, make_sampler=self._make_sampler)
+        sampler_loader = EngineLoader(policy.make_sampler)
+        self._policy = replace(policy, make_sampler=sampler_loader)
+        self._loaders: list[EngineLoader[Any]] = [sampler_loader]
         self._reward_model = reward_model
         if reward_model is not None:
-            self._make_scorer = cache(reward_model.make_scorer)
-            self._reward_model = replace(reward_model, make_scorer=self._make_scorer)
+            scorer_loader = EngineLoader(reward_model.make_scorer)
+            self._reward_model = replace(reward_model, make_scorer=scorer_loader)
+            self._loaders.append(scorer_loader)
 
     def make_part(self, setup: DecoderSetup, setups: Sequence[DecoderSetup]) -> RunPart:
         """Return the part with the solutions from which a decoder chooses.
@@ -323,9 +324,8 @@ class _PartBuilder:
 
     def close_engines(self) -> None:
         """Free the loaded models."""
-        close_loaded_engine(self._make_sampler)
-        if self._reward_model is not None:
-            close_loaded_engine(self._make_scorer)
+        for loader in self._loaders:
+            loader.close()
 
     def _make_job(
         self, *, n: int, temperature: float, search: SolutionSearch | None = None
@@ -369,8 +369,9 @@ def execute_run(run: BenchmarkRun, out: Path, *, resume: bool = False, progress:
 
 def _judge_parts(run: BenchmarkRun, judge: AnswerJudge, out: Path, progress: Progress) -> None:
     """Write the datasets of a run with the decisions of a judge on undecided answers."""
-    make_sampler = cache(judge.make_sampler)
-    shared_judge = replace(judge, make_sampler=make_sampler, keeps_engine=True)
+    loader = EngineLoader(judge.reply_sampler.make_sampler)
+    reply_sampler = replace(judge.reply_sampler, make_sampler=loader)
+    shared_judge = replace(judge, reply_sampler=reply_sampler, keeps_engine=True)
     try:
         for name, part in run.parts.items():
             stage = GradeStage(
@@ -378,7 +379,7 @@ def _judge_parts(run: BenchmarkRun, judge: AnswerJudge, out: Path, progress: Pro
             )
             _judge_part(part, stage, out / BUILD_FOLDER / name, out / name, progress)
     finally:
-        close_loaded_engine(make_sampler)
+        loader.close()
 
 
 def _judge_part(

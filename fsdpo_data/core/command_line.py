@@ -133,18 +133,15 @@ def _iterate_parameters(
         )
 
 
-def make_options(
-    options_class: type[OptionsT], values: Mapping[str, Any], *, with_hidden: bool = False
-) -> OptionsT:
+def make_options(options_class: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     """Create options from the values of parameters by name, which may be texts.
 
-    A group keeps its defaults for members without a value. ``with_hidden`` also accepts fields that
-    have no flag.
+    A group keeps its defaults for members without a value.
 
     Raises:
         InputError: if a value is not valid.
     """
-    parameters = command_parameters(options_class, with_hidden=with_hidden)
+    parameters = command_parameters(options_class)
     values_by_path = {parameters[name].path: value for name, value in values.items()}
     fields = _group_fields(options_class, values_by_path, defaults=None, path=())
     try:

@@ -1,4 +1,4 @@
-"""HTTP requests: bounded responses, and the rule for repeating a request.
+"""HTTP requests: bounded responses, and the one rule for repeating a request.
 
 A server may send without end, or one byte per minute, so each body has a limit of bytes and of
 time.
@@ -121,19 +121,26 @@ def call_with_retries(function: Callable[..., ResultT], *args: Any, **kwargs: An
     The errors of httpx and of the Hub's client have the ``response`` of the server. An error
     without a response is not repeated: without a network, attempts only delay the message.
     """
-    for attempt in range(MAX_ATTEMPTS - 1):
+    attempt = 0
+    while True:
         try:
             return function(*args, **kwargs)
         except Exception as error:
             response = getattr(error, "response", None)
             if response is None or response.status_code not in RETRYABLE_STATUSES:
                 raise
-            time.sleep(retry_delay(response.headers.get("Retry-After", ""), attempt))
-    return function(*args, **kwargs)
+            retry_after = response.headers.get("Retry-After", "")
+            delay = retry_delay(retry_after, attempt, max_attempts=MAX_ATTEMPTS)
+            if delay is None:
+                raise
+            time.sleep(delay)
+            attempt += 1
 
 
-def retry_delay(retry_after: str, attempt: int) -> float:
-    """Return the seconds to wait after a failed attempt.
+def retry_delay(
+    retry_after: str, attempt: int, *, max_attempts: float = math.inf, max_seconds: float = math.inf
+) -> float | None:
+    """Return the seconds to wait after a failed attempt; None to give up.
 
     The ``Retry-After`` header has priority, in seconds or as a date (RFC 9110, 10.2.3). Without it,
     the delay doubles with every attempt. Random jitter removes up to half of the delay, so that
@@ -142,7 +149,11 @@ def retry_delay(retry_after: str, attempt: int) -> float:
     Args:
         retry_after: Value of the ``Retry-After`` header; empty if missing.
         attempt: Number of the failed attempt, from 0.
+        max_attempts: Maximum number of attempts.
+        max_seconds: Maximum delay of this caller; a longer one means to give up.
     """
+    if attempt + 1 >= max_attempts:
+        return None
     seconds = 2.0 ** min(attempt, 10) * random.uniform(0.5, 1)
     with suppress(ValueError):
         requested_seconds = float(retry_after)
@@ -150,4 +161,5 @@ def retry_delay(retry_after: str, attempt: int) -> float:
             seconds = requested_seconds
     with suppress(ValueError, TypeError):
         seconds = (parsedate_to_datetime(retry_after) - datetime.now(UTC)).total_seconds()
-    return min(max(seconds, 0.0), MAX_DELAY_SECONDS)
+    seconds = min(max(seconds, 0.0), MAX_DELAY_SECONDS)
+    return seconds if seconds <= max_seconds else None

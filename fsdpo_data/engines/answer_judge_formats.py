@@ -13,7 +13,6 @@ control tokens are broken up in all values.
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, get_args
@@ -24,8 +23,8 @@ from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_file
-from fsdpo_data.core.options import Options
-from fsdpo_data.core.toml_tables import FormatTable
+from fsdpo_data.core.placeholders import fill_text, names_in_braces
+from fsdpo_data.engines.model_formats import FormatTable, ModelFormat
 
 DEFAULT_FORMAT = "chat"  #: Format of models that no other format lists.
 #: Maximum length of the end of a response, in bytes. A token has at least one byte, so this is also
@@ -36,9 +35,6 @@ _MARK_CHARS = 12  #: Hexadecimal digits of the mark between sections.
 _OMISSION = "[…] "
 #: The values that a prompt can contain.
 _VALUE_NAMES = ("question", "gold", "answer", "response", "mark")
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
-#: The same in a prompt in which doubled braces mean braces.
-_PLACEHOLDER_OR_DOUBLED_BRACE = re.compile(r"\{\{|\}\}|\{(\w+)\}")
 #: Parts of the control tokens of usual chat formats. A server reads them in any message.
 _CONTROL_TOKEN = re.compile(
     r"(?<=<)(?=[|｜])|(?<=[|｜])(?=>)|(?<=<)(?=/?(?:s|bos|eos|think|(?:start|end)_of_turn)>)"
@@ -61,11 +57,9 @@ class JudgeQuestion(NamedTuple):
     response: str  #: The response without its thinking.
 
 
-class AnswerJudgeFormat(Options):
+class AnswerJudgeFormat(ModelFormat):
     """The prompt of an answer judge, and how its reply is read."""
 
-    name: str
-    """Name of the row in ``answer_judge_formats.toml``, or of the TOML file of the user."""
     prompt: str = ""
     """The prompt. A value replaces each name in braces. Empty if the user must give the prompt of
     the authors.
@@ -100,8 +94,6 @@ class AnswerJudgeFormat(Options):
     """Maximum number of tokens of a reply."""
     max_response_bytes: Annotated[int, Field(ge=1)] = MAX_RESPONSE_BYTES
     """Maximum length of the end of the response, in bytes; also a limit of its tokens."""
-    models: Sequence[str] = ()
-    """The repositories with this format, with ``*`` for any characters."""
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
@@ -115,23 +107,14 @@ class AnswerJudgeFormat(Options):
             raise ValueError(
                 f"verdicts: expected {', '.join(_DECISIONS)}, not {unknown_decisions[0]!r}"
             )
-        names = {self.placeholders.get(name, name) for name in self._prompt_names}
+        prompt_names = names_in_braces(self.prompt, has_doubled_braces=self.has_doubled_braces)
+        names = {self.placeholders.get(name, name) for name in prompt_names}
         if self.prompt and not {"gold", "response"} <= names and not {"gold", "answer"} <= names:
             raise ValueError("prompt: expected {gold}, and {response} or {answer}")
         unknown_names = sorted({*self.placeholders.values()} - {*_VALUE_NAMES})
         if unknown_names:
             expected_names = ", ".join(_VALUE_NAMES)
             raise ValueError(f"placeholders: expected {expected_names}, not {unknown_names[0]!r}")
-
-    @property
-    def _prompt_names(self) -> list[str]:
-        """The names in braces of the prompt."""
-        return [match[1] for match in self._placeholder_pattern.finditer(self.prompt) if match[1]]
-
-    @property
-    def _placeholder_pattern(self) -> re.Pattern[str]:
-        """The pattern of a name in braces, and of doubled braces if they mean braces."""
-        return _PLACEHOLDER_OR_DOUBLED_BRACE if self.has_doubled_braces else _PLACEHOLDER
 
     @property
     def digest(self) -> str:
@@ -157,16 +140,12 @@ class AnswerJudgeFormat(Options):
             name: self._break_up_tokens(value, special_tokens) for name, value in values.items()
         }
         values["mark"] = digest("answer-judge-mark", values)[:_MARK_CHARS]
-
-        def replace_match(match: re.Match[str]) -> str:
-            """Return the value of a name in braces, or one brace for a doubled brace."""
-            text: str = match[0]
-            if match[1] is None:
-                return text[0]
-            return values.get(self.placeholders.get(match[1], match[1]), text)
-
-        # The prompt is scanned once, so braces in the values stay as they are.
-        return self._placeholder_pattern.sub(replace_match, self.prompt)
+        renamed_values = {
+            name: values[value_name] for name, value_name in self.placeholders.items()
+        }
+        return fill_text(
+            self.prompt, values | renamed_values, has_doubled_braces=self.has_doubled_braces
+        )
 
     def _break_up_tokens(self, text: str, special_tokens: Collection[str]) -> str:
         """Return a value in which a space breaks up control tokens and delimiters."""
@@ -239,7 +218,7 @@ ANSWER_JUDGE_FORMATS = FormatTable(
     __file__,
     AnswerJudgeFormat,
     title="judge format",
-    field="judge_format",
+    field="format",
     not_inherited=("models",),
 )
 
@@ -254,17 +233,8 @@ def get_answer_judge_format(name: str) -> AnswerJudgeFormat:
 
 
 def find_answer_judge_format(model: str) -> AnswerJudgeFormat:
-    """Return the format that lists a model; the format for chat models if no format lists it.
-
-    A name without an owner, such as the name of a local folder, matches by itself.
-    """
-    owner, slash, name = model.lower().rpartition("/")
-    for judge_format in ANSWER_JUDGE_FORMATS.values():
-        for pattern in judge_format.models:
-            owner_pattern, _, name_pattern = pattern.lower().rpartition("/")
-            if fnmatch(name, name_pattern) and (not slash or fnmatch(owner, owner_pattern)):
-                return judge_format
-    return ANSWER_JUDGE_FORMATS[DEFAULT_FORMAT]
+    """Return the format that lists a model; the format for chat models if no format lists it."""
+    return ANSWER_JUDGE_FORMATS.find_by_model(model) or ANSWER_JUDGE_FORMATS[DEFAULT_FORMAT]
 
 
 def add_prompt(judge_format: AnswerJudgeFormat, file: Path | None) -> AnswerJudgeFormat:
@@ -284,24 +254,23 @@ def add_prompt(judge_format: AnswerJudgeFormat, file: Path | None) -> AnswerJudg
         except (OSError, ValueError) as error:
             raise InputError(
                 f"the file cannot be used: {error}. Give a UTF-8 text file with the prompt.",
-                field="judge_prompt",
+                field="prompt",
                 value=str(file),
             ) from None
     source = f"the text of {judge_format.prompt_source} at commit {judge_format.prompt_commit}"
     if not judge_format.prompt:
         raise InputError(
-            f"missing. The format {judge_format.name} needs the prompt of its authors "
+            f"the format {judge_format.name} needs the prompt of its authors "
             f"({judge_format.prompt_licence}), which is not a part of fsdpo. Save {source} in a "
-            "file. Name this file with the key prompt in the TOML file of the judge, or as the "
-            "argument judge_prompt. Or use the format chat.",
-            field="judge_prompt",
+            "file. Name this file with the key prompt in the TOML file of the judge. Or use the "
+            "format chat."
         )
     if judge_format.prompt_sha256 not in ("", judge_format.prompt_digest):
         raise InputError(
             f"the prompt has the SHA-256 {judge_format.prompt_digest}, and the format "
             f"{judge_format.name} expects {judge_format.prompt_sha256}, {source}. Save exactly "
             "this text, or define a format of your own in a TOML file.",
-            field="judge_prompt",
+            field="prompt",
             value=None if file is None else str(file),
         )
     return judge_format

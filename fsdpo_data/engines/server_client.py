@@ -133,10 +133,9 @@ class ServerClient:
             RejectedError: if the server rejects the request as invalid.
             UnavailableError: if requests failed for ``idle_timeout`` seconds, or the key is wrong.
         """
-        attempt = -1
+        attempt = 0
         first_failure_time = math.inf
         while True:
-            attempt += 1
             start_time = time.monotonic()
             retry_after = ""
             try:
@@ -158,15 +157,17 @@ class ServerClient:
                 raise
             except (httpx2.HTTPError, TimeoutError, *PARSE_ERRORS) as error:
                 failure_time = time.monotonic()
-                delay = retry_delay(retry_after, attempt)
                 first_failure_time = min(first_failure_time, failure_time)
                 idle_since = max(first_failure_time, self._last_response_time)
-                if failure_time + delay - idle_since > self._options.idle_timeout:
+                seconds_left = self._options.idle_timeout - (failure_time - idle_since)
+                delay = retry_delay(retry_after, attempt, max_seconds=seconds_left)
+                if delay is None:
                     raise self.unavailable_error(
                         f"no response in {self._options.idle_timeout:g} seconds "
                         f"({_first_line(error)}). {self._saved}"
                     ) from None
                 await asyncio.sleep(delay)
+                attempt += 1
             else:
                 self._last_response_time = time.monotonic()
                 return result

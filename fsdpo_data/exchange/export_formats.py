@@ -8,7 +8,7 @@ from operator import itemgetter
 from typing import Any, Literal, Self
 
 from fsdpo_data.core.entities import OUTCOMES
-from fsdpo_data.core.toml_tables import fill_placeholders
+from fsdpo_data.core.placeholders import fill_placeholders
 from fsdpo_data.pairs.statistics import find_first_difference
 from fsdpo_data.steps.first_error import find_first_wrong
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,6 +21,7 @@ from fsdpo_data.core.errors import InputError, UnavailableError, install_command
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_file, read_json
+from fsdpo_data.core.placeholders import fill_text
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.hub.client import HubRepo, to_fsdpo_error
@@ -30,7 +30,6 @@ from fsdpo_data.models.untrusted import describe_load_error, limit_execution, re
 #: Suffix of a file with a prompt template.
 TEMPLATE_SUFFIX = ".txt"
 _MANIFEST_FILE = "manifest.json"
-_PLACEHOLDER = re.compile(r"\{(question|first_line|rest)\}")
 
 
 class TemplateRef(FileModel):
@@ -73,8 +72,7 @@ class Template:
         first_line, _, other_lines = question.partition("\n")
         values = {"question": question, "first_line": first_line, "rest": other_lines}
         template_text = self.multiline if self.multiline and other_lines else self.text
-        # A single substitution over the template leaves placeholders in the question unchanged.
-        text = _PLACEHOLDER.sub(lambda match: values[match[1]], template_text)
+        text = fill_text(template_text, values)
         return self.chat.render(text) if self.chat else text
 
 

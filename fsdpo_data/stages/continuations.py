@@ -120,7 +120,7 @@ def list_step_prefixes(files: Iterable[Path]) -> Iterator[Prefix]:
 
 @dataclass(frozen=True)
 class ContinuationSampler:
-    """A model and its sampling parameters, ready to continue prefixes."""
+    """A model and its sampling parameters, ready to continue prefixes or to answer as a judge."""
 
     settings: ContinuationSettings  #: Everything that determines the continuations.
     #: Loads the sampler. Called only if samples are missing, because loading a model is slow.
@@ -163,7 +163,7 @@ class ContinuationSampler:
             shard: Part of the prefixes to continue.
             on_new_records: Called once, before the first new continuations are written.
         """
-        with self.open_run(draft, folder) as run:
+        with self.open_run(draft.root / folder) as run:
             failures = self.open_failures(run)
             self.sample_into(
                 run,
@@ -176,13 +176,11 @@ class ContinuationSampler:
             yield run
 
     @contextlib.contextmanager
-    def open_run(self, draft: DatasetDraft, folder: str) -> Iterator[RunDir]:
-        """Open the run in ``folder`` of the new dataset, or create it."""
+    def open_run(self, path: Path) -> Iterator[RunDir]:
+        """Open the run in a folder of the new dataset, or create it."""
         config = {"sampling": self.sampling.to_json_values(), "model": asdict(self.settings.model)}
-        # The config of the draft's directory covers this folder, so its run has the same spec.
-        with RunDir.open(
-            draft.root / folder, config, n_samples=self.sampling.n, resume=True
-        ) as run:
+        # The config of the dataset's directory covers this folder, so its run has the same spec.
+        with RunDir.open(path, config, n_samples=self.sampling.n, resume=True) as run:
             yield run
 
     def open_failures(self, run: RunDir) -> FailureLog:
@@ -248,13 +246,19 @@ class ContinuationSampler:
 
     def measure_cost(self, run: RunDir) -> Cost:
         """Return the cost of the continuations."""
-        tokens: int | None = 0
-        seconds = 0.0
-        for record in run.read_records(run.line_spans):
-            for completion in record.completions:
-                tokens = add_tokens(tokens, completion.n_tokens)
-                seconds += completion.seconds
-        return Cost(tokens=tokens, prm_calls=0, seconds=round(seconds, 3))
+        tokens, seconds = sum_tokens_and_seconds(run)
+        return Cost(tokens=tokens, prm_calls=0, seconds=seconds)
+
+
+def sum_tokens_and_seconds(run: RunDir) -> tuple[int | None, float]:
+    """Return the tokens and the seconds of all completions; None for unknown tokens."""
+    tokens: int | None = 0
+    seconds = 0.0
+    for record in run.read_records(run.line_spans):
+        for completion in record.completions:
+            tokens = add_tokens(tokens, completion.n_tokens)
+            seconds += completion.seconds
+    return tokens, round(seconds, 3)
 
 
 def _select_prefixes(missing_ids: set[str], prefixes: Iterable[Prefix]) -> Iterator[Prefix]:

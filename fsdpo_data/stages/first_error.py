@@ -14,7 +14,6 @@ an interrupted run continues in the round in which it stopped.
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, islice
@@ -33,6 +32,7 @@ from fsdpo_data.dataset.run_directory import RunDir
 from fsdpo_data.dataset.schema import replace_column, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.dataset.stage_records import GRADE_STAGE, GradeRecord
+from fsdpo_data.engines.samplers import EngineLoader
 from fsdpo_data.stages.continuations import (
     PREFIX_BATCH_ROWS,
     ROLLOUTS_FOLDER,
@@ -252,14 +252,14 @@ class FirstErrorStage(Stage):
     def _search(self, draft: DatasetDraft, shard: JobShard = UNSHARDED) -> Iterator[_Search]:
         """Sample the missing continuations for the solutions of a shard, round by round."""
         # All rounds share one sampler, because loading a model is slow.
-        make_sampler = functools.cache(self.continuation_sampler.make_sampler)
-        sampler = replace(self.continuation_sampler, make_sampler=make_sampler)
+        loader = EngineLoader(self.continuation_sampler.make_sampler)
+        sampler = replace(self.continuation_sampler, make_sampler=loader)
         files = draft.parent_files("solutions")
         prompts = None
         if shard != UNSHARDED:
             unique_prompts = dict.fromkeys(row["prompt"] for row in _wrong_solutions(files))
             prompts = frozenset(shard.select(list(unique_prompts)))
-        with sampler.open_run(draft, ROLLOUTS_FOLDER) as run:
+        with sampler.open_run(draft.root / ROLLOUTS_FOLDER) as run:
             search = _Search(run)
 
             def list_prefixes() -> Iterator[Prefix]:

@@ -38,16 +38,17 @@ from fsdpo_data.dataset.stage_records import (
 from fsdpo_data.dataset.stage_registry import STAGES, Row, StageEntry
 from fsdpo_data.dataset.summary import format_mean
 from fsdpo_data.dataset.tally import Tally
-from fsdpo_data.engines.answer_judge import (
-    AnswerJudge,
-    AnswerJudgeOptions,
-    resolve_answer_judge,
-)
+from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
 from fsdpo_data.engines.answer_judge_formats import add_answer_options
 from fsdpo_data.engines.options import Workers
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.stages.grading_requests import grading_request
-from fsdpo_data.stages.judge_answers import JudgeSession, open_judge_session
+from fsdpo_data.stages.judge_answers import (
+    AnswerJudge,
+    JudgeSession,
+    open_judge_session,
+    resolve_answer_judge,
+)
 from fsdpo_data.stages.score import recount_rewards
 from fsdpo_data.stages.verdict_columns import with_verdicts
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
@@ -242,7 +243,7 @@ def make_grade_stage(options: GradeOptions) -> GradeStage:
         grader=get_grader(options.grader).version,
         workers=options.workers,
         grade_thinking=options.grade_thinking,
-        answer_judge=resolve_answer_judge(options),
+        answer_judge=resolve_answer_judge(options.judge),
     )
 
 

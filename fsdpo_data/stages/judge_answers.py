@@ -7,25 +7,128 @@ that is not ``undecided`` never changes. A reply that cannot be read leaves the 
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
-from functools import cache
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from fsdpo_data.answers import GradingRequest, Verdict
-from fsdpo_data.core.entities import UNDECIDED
-from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog
+from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, UNDECIDED
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import add_tokens
+from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.run_directory import RunDir
 from fsdpo_data.dataset.stage_records import AnswerJudgeStats
-from fsdpo_data.engines.answer_judge import AnswerJudge
-from fsdpo_data.engines.answer_judge_formats import JudgeDecision, JudgeQuestion
-from fsdpo_data.engines.samplers import close_loaded_engine
-from fsdpo_data.stages.sample import sample_missing
+from fsdpo_data.engines.answer_judge import AnswerJudgeSettings, judge_errors, read_judge
+from fsdpo_data.engines.answer_judge_formats import (
+    AnswerJudgeFormat,
+    JudgeDecision,
+    JudgeQuestion,
+    add_prompt,
+    find_answer_judge_format,
+    get_answer_judge_format,
+)
+from fsdpo_data.engines.samplers import EngineLoader, Sampler
+from fsdpo_data.engines.weights import resolve_judge
+from fsdpo_data.models.prompts import Template
+from fsdpo_data.stages.continuations import (
+    ContinuationSampler,
+    Prefix,
+    make_continuation_sampler,
+    sum_tokens_and_seconds,
+)
 
 FOLDER = "answer_judge"  #: Folder of the replies inside the directory of the dataset or run.
+
+
+@dataclass(frozen=True)
+class AnswerJudge:
+    """A judge of undecided answers, whose model is resolved and not loaded."""
+
+    judge_format: AnswerJudgeFormat  #: Its prompt, and how its replies are read.
+    template: Template  #: The prompt template.
+    reply_sampler: ContinuationSampler  #: Samples one reply to each prompt.
+    #: Whether the sampler stays loaded after a session, because another session uses it.
+    keeps_engine: bool = False
+
+    @property
+    def settings(self) -> AnswerJudgeSettings:
+        """Everything that decides the verdicts."""
+        reply_settings = self.reply_sampler.settings
+        return AnswerJudgeSettings(
+            model=reply_settings.model,
+            format=self.judge_format.name,
+            format_digest=self.judge_format.digest,
+            prompt_sha256=self.judge_format.prompt_digest,
+            template=self.template.ref,
+            sampling=reply_settings.sampling,
+            engine=reply_settings.engine,
+        )
+
+    @property
+    def rule(self) -> str:
+        """The rule of a verdict by this judge, such as ``judge/xVerify-8B-I@0d2f…``."""
+        model = self.reply_sampler.settings.model
+        return f"{JUDGE_RULE_PREFIX}{model.name}@{model.revision}"
+
+    @property
+    def special_tokens(self) -> Collection[str]:
+        """The special tokens of the judge's tokenizer.
+
+        Empty if a server has the tokenizer, or the template is not a chat template.
+        """
+        chat = self.template.chat
+        return () if chat is None else tuple(chat.tokenizer.all_special_tokens)
+
+    def prompts(self, items: Sequence[JudgeQuestion]) -> list[str]:
+        """Return the prompts for answers."""
+        special_tokens = self.special_tokens
+        return [
+            self.template.render(self.judge_format.render(item, special_tokens)) for item in items
+        ]
+
+
+def resolve_answer_judge(judge: str | None) -> AnswerJudge | None:
+    """Resolve the judge of the option ``judge``; None without a judge.
+
+    Args:
+        judge: A model, or the TOML file of a judge.
+
+    Raises:
+        InputError: if the model, the format or its prompt does not exist, or the file of the judge
+            cannot be used.
+        UnavailableError: if the engine is not installed, or the Hub cannot be reached.
+    """
+    if judge is None:
+        return None
+    spec = read_judge(judge)
+    with judge_errors(judge):
+        if spec.format is None:
+            judge_format = find_answer_judge_format(spec.model.partition("@")[0].rstrip("/"))
+        else:
+            judge_format = get_answer_judge_format(spec.format)
+        judge_format = add_prompt(judge_format, spec.prompt)
+        model = resolve_judge(spec.model, spec.engine, judge_format.template)
+        sampling = SamplingSpec(
+            n=1,
+            temperature=judge_format.temperature,
+            top_p=judge_format.top_p,
+            max_tokens=spec.max_tokens or judge_format.max_tokens,
+            stop=model.template.stop,
+        )
+        sampler = make_continuation_sampler(model, sampling, spec.engine, "judge")
+    make_sampler = partial(_load_judge, judge, sampler.make_sampler)
+    return AnswerJudge(
+        judge_format=judge_format,
+        template=model.template,
+        reply_sampler=replace(sampler, make_sampler=make_sampler),
+    )
+
+
+def _load_judge(judge: str, make_sampler: Callable[[], Sampler]) -> Sampler:
+    """Load the sampler of a judge; errors name the option ``judge`` or its file."""
+    with judge_errors(judge):
+        return make_sampler()
 
 
 class JudgeSession:
@@ -33,7 +136,6 @@ class JudgeSession:
 
     def __init__(self, judge: AnswerJudge, run: RunDir, progress: Progress) -> None:
         self.judge = judge
-        self.make_sampler = cache(judge.make_sampler)
         self._run = run
         self._progress = progress
         self._counts = Counter[str]()
@@ -72,20 +174,12 @@ class JudgeSession:
     def decide(self, items: Sequence[JudgeQuestion]) -> list[JudgeDecision]:
         """Return the decision on each answer; ``undecided`` also for replies without a verdict."""
         prompts = self.judge.prompts(items)
-        prompt_ids = [_prompt_id(prompt) for prompt in prompts]
-        prompts_by_id = dict(zip(prompt_ids, prompts, strict=True))
-        sample_missing(
-            self._run,
-            list(prompts_by_id),
-            iter([item for item in prompts_by_id.items() if item[0] not in self._run.line_spans]),
-            sampling=self.judge.sampling,
-            make_sampler=self.make_sampler,
-            batch_size=self.judge.batch_size,
-            phase="judge",
-            progress=self._progress,
-            failures=FailureLog(self._run.path, STOP_AT_FIRST, "prompts"),
-        )
+        prefixes = [Prefix(_prompt_id(prompt), prompt) for prompt in prompts]
+        sampler = self.judge.reply_sampler
+        failures = sampler.open_failures(self._run)
+        sampler.sample_into(self._run, lambda: prefixes, self._progress, failures)
         decisions: list[JudgeDecision] = []
+        prompt_ids = [prefix.id for prefix in prefixes]
         for prompt, record in zip(prompts, self._run.read_records(prompt_ids), strict=True):
             [reply] = record.completions
             decision = self.judge.judge_format.read_reply(prompt, reply.text, reply.finish_reason)
@@ -96,12 +190,7 @@ class JudgeSession:
 
     def stats(self) -> AnswerJudgeStats:
         """Return the number of decisions so far, and the cost of all replies on disk."""
-        tokens: int | None = 0
-        seconds = 0.0
-        for record in self._run.read_records(self._run.line_spans):
-            [reply] = record.completions
-            tokens = add_tokens(tokens, reply.n_tokens)
-            seconds += reply.seconds
+        tokens, seconds = sum_tokens_and_seconds(self._run)
         counts = self._counts
         return AnswerJudgeStats(
             answers=counts["correct"] + counts["incorrect"] + counts["undecided"],
@@ -111,7 +200,7 @@ class JudgeSession:
             unreadable=counts["unreadable"],
             replies=len(self._run.line_spans),
             tokens=tokens,
-            seconds=round(seconds, 3),
+            seconds=seconds,
         )
 
 
@@ -123,15 +212,14 @@ def open_judge_session(
 
     The model is loaded when a reply is missing, and closed at the end, unless the judge keeps it.
     """
-    config = {"model": asdict(judge.model), "sampling": judge.sampling.to_json_values()}
-    # The config of the directory covers this folder, so its run has the same spec.
-    with RunDir.open(root / FOLDER, config, n_samples=judge.sampling.n, resume=True) as run:
-        session = JudgeSession(judge, run, progress)
+    loader = EngineLoader(judge.reply_sampler.make_sampler)
+    reply_sampler = replace(judge.reply_sampler, make_sampler=loader)
+    with reply_sampler.open_run(root / FOLDER) as run:
         try:
-            yield session
+            yield JudgeSession(replace(judge, reply_sampler=reply_sampler), run, progress)
         finally:
             if not judge.keeps_engine:
-                close_loaded_engine(session.make_sampler)
+                loader.close()
 
 
 def judge_question(question: str, request: GradingRequest, answer: str | None) -> JudgeQuestion:

@@ -55,10 +55,10 @@ from fsdpo_data.dataset.stage_records import (
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.samplers import (
+    EngineLoader,
     PromptFailure,
     PromptOutcome,
     Sampler,
-    close_engine,
     raise_failures,
     refuse_full_context,
     stream,
@@ -175,19 +175,11 @@ def build(
     """
     if not stages:
         return _build(job, out, resume=resume, progress=progress)
-    loaded_samplers: list[Sampler] = []
-
-    def make_tracked_sampler() -> Sampler:
-        """Load the sampler, and remember it so that it can be closed."""
-        sampler = job.make_sampler()
-        loaded_samplers.append(sampler)
-        return sampler
-
+    loader = EngineLoader(job.make_sampler)
     with lock_run_directory(out, job.config_with(stages), resume=resume):
         # The lock has checked the config, so everything in the directory belongs to this run.
-        tracked_job = replace(job, make_sampler=make_tracked_sampler)
         _build(
-            tracked_job,
+            replace(job, make_sampler=loader),
             out / BUILD_FOLDER,
             resume=True,
             progress=progress,
@@ -195,8 +187,7 @@ def build(
             on_new_records=lambda: discard_dataset(out),
         )
         if not job.keeps_engine:
-            for sampler in loaded_samplers:
-                close_engine(sampler)  # the next model may need the memory
+            loader.close()  # the next model may need the memory
         return run_stages(out / BUILD_FOLDER, out, stages=stages, progress=progress)
 
 

@@ -15,6 +15,7 @@ from fsdpo_bench.run_folder import is_run, read_run_record
 from fsdpo_bench.run_options import RunOptions
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import get_task
+from helpers import continuation_settings
 from made_runs import make, prepare, solutions, table_digests, written
 from openai_server import Script, serving
 from typer.testing import CliRunner
@@ -25,9 +26,10 @@ from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.answer_judge import AnswerJudge
 from fsdpo_data.engines.answer_judge_formats import get_answer_judge_format
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
+from fsdpo_data.stages.continuations import ContinuationSampler
+from fsdpo_data.stages.judge_answers import AnswerJudge
 from fsdpo_data.stages.merge import MergeOptions
 
 RULE = "judge/reads@0"
@@ -110,14 +112,11 @@ def verdict(prompt: str) -> str:
 
 
 def answer_judge(judge: FakeJudge) -> AnswerJudge:
+    settings = continuation_settings(judge.model, SamplingSpec(n=1, temperature=0.0))
     return AnswerJudge(
-        model=judge.model,
         judge_format=get_answer_judge_format("chat"),
         template=RECORDED_TEMPLATE,
-        sampling=SamplingSpec(n=1, temperature=0.0),
-        engine={"name": "replay", "dtype": "auto"},
-        make_sampler=judge.load,
-        batch_size=2,
+        reply_sampler=ContinuationSampler(settings, judge.load, batch_size=2),
     )
 
 

@@ -1,13 +1,13 @@
 """Samplers: components that generate completions of prompts with one engine and one model."""
 
 from fsdpo_data.engines.samplers.base import (
+    EngineLoader,
     PromptFailure,
     PromptOutcome,
     PromptResult,
     Sampler,
     StreamingSampler,
     close_engine,
-    close_loaded_engine,
     raise_failures,
     refuse_full_context,
     stream,
@@ -16,6 +16,7 @@ from fsdpo_data.engines.samplers.base import (
 from fsdpo_data.engines.samplers.thinking_passes import LoadedSampler
 
 __all__ = [
+    "EngineLoader",
     "LoadedSampler",
     "PromptFailure",
     "PromptOutcome",
@@ -23,7 +24,6 @@ __all__ = [
     "Sampler",
     "StreamingSampler",
     "close_engine",
-    "close_loaded_engine",
     "raise_failures",
     "refuse_full_context",
     "stream",

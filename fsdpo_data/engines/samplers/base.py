@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import _lru_cache_wrapper
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from fsdpo_data.core.errors import ItemError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.item_errors import process_by_bisection
+
+EngineT = TypeVar("EngineT")
 
 
 class PromptResult(NamedTuple):
@@ -160,11 +161,25 @@ def close_engine(engine: Any) -> None:
         close()
 
 
-def close_loaded_engine(make_engine: _lru_cache_wrapper[Any]) -> None:
-    """Free the engine of a cached function, if the function has loaded one.
+class EngineLoader(Generic[EngineT]):
+    """A function that loads a sampler or scorer once, for all of its callers.
 
-    The next call of the function loads the engine again.
+    Args:
+        load: Loads the engine. Called only if the engine is needed, because loading is slow.
     """
-    if make_engine.cache_info().currsize:
-        close_engine(make_engine())
-        make_engine.cache_clear()
+
+    def __init__(self, load: Callable[[], EngineT]) -> None:
+        self._load = load
+        self._engine: EngineT | None = None
+
+    def __call__(self) -> EngineT:
+        """Return the engine; the first call loads it."""
+        if self._engine is None:
+            self._engine = self._load()
+        return self._engine
+
+    def close(self) -> None:
+        """Free the engine, if it is loaded. The next call loads it again."""
+        if self._engine is not None:
+            close_engine(self._engine)
+            self._engine = None

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.placeholders import fill_text
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.samplers import PromptFailure, Sampler, stream_outcomes
 from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput
@@ -20,7 +21,6 @@ from fsdpo_data.engines.scorers.prm_formats import (
     PRM_FORMATS,
     PrmFormat,
     PublishedPrm,
-    fill_fields,
     get_prm_format,
 )
 from fsdpo_data.models.prompts import Template, get_template
@@ -60,9 +60,8 @@ def critique_prompt(prm_format: PrmFormat, template: Template, item: ScorerInput
     formatted_steps = [
         prm_format.format_step(number, step) for number, step in enumerate(item.steps, start=1)
     ]
-    instruction = fill_fields(
-        prm_format.prompt, question=question, steps=prm_format.separator.join(formatted_steps)
-    )
+    steps = prm_format.separator.join(formatted_steps)
+    instruction = fill_text(prm_format.prompt, {"question": question, "steps": steps})
     return template.render(instruction) + prm_format.reply_prefix
 
 

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.placeholders import fill_text
 from fsdpo_data.engines.samplers.tokenization import encode_prompt, text_encoder
 from fsdpo_data.engines.scorers import ScorerInput
-from fsdpo_data.engines.scorers.prm_formats import PrmFormat, fill_fields
+from fsdpo_data.engines.scorers.prm_formats import PrmFormat
 from fsdpo_data.engines.step_tokens import EncodedSolution
 from fsdpo_data.models.untrusted import describe_load_error, limit_execution
 
@@ -81,12 +82,12 @@ class PrmFormatTokenizer:
                 merges a step token with the text before it.
         """
         prm_format = self._prm_format
-        prompt = fill_fields(
-            prm_format.prompt,
-            question=prm_format.question_text(item),
-            prompt=item.prompt,
-            bos=self._tokenizer.bos_token or "",
-        )
+        values = {
+            "question": prm_format.question_text(item),
+            "prompt": item.prompt,
+            "bos": self._tokenizer.bos_token or "",
+        }
+        prompt = fill_text(prm_format.prompt, values)
         steps = [
             prm_format.format_step(number, step) for number, step in enumerate(item.steps, start=1)
         ]

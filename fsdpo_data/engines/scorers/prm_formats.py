@@ -15,8 +15,9 @@ from pydantic import Field
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import EngineRef, ModelRef, digest
-from fsdpo_data.core.options import Option, Options
-from fsdpo_data.core.toml_tables import FormatTable
+from fsdpo_data.core.options import Option
+from fsdpo_data.core.placeholders import fill_text
+from fsdpo_data.engines.model_formats import FormatTable, ModelFormat
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
@@ -36,7 +37,6 @@ REWARD_MEANINGS = {
 _STEP_NUMBER = re.compile(r"\s*step\s*\d", re.I)
 #: The numbers that the code of PQM and ThinkPRM removes before it numbers the steps.
 _REMOVED_NUMBER = re.compile(r"Step \d+:", re.A)
-_PLACEHOLDER = re.compile(r"\{(question|prompt|bos|steps|step|k|i)\}")
 #: The characters that ``strip`` removes; None for all white space.
 _STRIPPED_CHARACTERS = {"newlines": "\r\n", "space": None, "nothing": ""}
 #: The fields that only detect a format; they do not change its rewards.
@@ -71,11 +71,9 @@ class ScoreSettings(FileModel):
     last_step_only: bool = False  #: Whether the reward model was trained on last steps only.
 
 
-class PrmFormat(Options):
+class PrmFormat(ModelFormat):
     """The prompt, the score positions and the activation of a published reward model or judge."""
 
-    name: str
-    """Name of the row in ``prm_formats.toml``, or of the TOML file of the user."""
     layout: Literal["text", "chat", "turns"] = "text"
     """``text``: no chat template. ``chat``: the steps are one turn of the assistant. ``turns``:
     each step is a turn of the user, and its step token is the answer of the assistant.
@@ -159,8 +157,6 @@ class PrmFormat(Options):
     """Maximum number of tokens of a critique."""
     unsupported_reason: str = ""
     """The reason why matching models are refused; empty for supported formats."""
-    models: Sequence[str] = ()
-    """The repositories with this format, with ``*`` for any characters."""
     architectures: Sequence[str] = ()
     """The architectures with this format; an architecture in several formats selects none of them.
     """
@@ -220,7 +216,7 @@ class PrmFormat(Options):
                 text = text[match.end() :].strip()
             elif self.own_number == "keep" and _STEP_NUMBER.match(text):
                 return text
-        return fill_fields(self.step, k=str(number), i=str(number - 1), step=text)
+        return fill_text(self.step, {"k": str(number), "i": str(number - 1), "step": text})
 
     @property
     def ref(self) -> PrmFormatRef:
@@ -235,14 +231,6 @@ class PrmFormat(Options):
             if name not in _FIELDS_WITHOUT_EFFECT and value != default:
                 changed_fields[name] = value
         return PrmFormatRef(name=self.name, digest=digest(changed_fields), meaning=self.meaning)
-
-
-def fill_fields(text: str, **values: str) -> str:
-    """Replace the placeholders in a text of a PRM format, such as ``{question}``.
-
-    The text is scanned once, so placeholders in the values stay as they are.
-    """
-    return _PLACEHOLDER.sub(lambda match: values.get(match[1], match[0]), text)
 
 
 #: All formats by name.

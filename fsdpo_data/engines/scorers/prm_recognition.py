@@ -8,7 +8,6 @@ and last the names of the weights. Manifests record the evidence.
 import logging
 import os
 from collections.abc import Iterator
-from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -151,17 +150,9 @@ def _read_stored_name(file: Path) -> str:
 
 
 def _match_name(model: str, evidence: str) -> Recognition | None:
-    """Return the format that lists a model; a name without an owner matches by itself."""
-    owner, slash, name = model.lower().rpartition("/")
-    # A path of another machine has folders before the name, and no owner.
-    has_owner = bool(slash) and "/" not in owner and owner not in ("", ".", "..", "~")
-    for prm_format in PRM_FORMATS.values():
-        for pattern in prm_format.models:
-            owner_pattern, _, name_pattern = pattern.lower().rpartition("/")
-            is_same_owner = not has_owner or fnmatch(owner, owner_pattern)
-            if is_same_owner and fnmatch(name, name_pattern):
-                return Recognition(prm_format, evidence)
-    return None
+    """Return the format that lists a model."""
+    prm_format = PRM_FORMATS.find_by_model(model)
+    return None if prm_format is None else Recognition(prm_format, evidence)
 
 
 def _match_tensors(weights: ResolvedWeights) -> list[PrmFormat]:

@@ -137,8 +137,6 @@ def test_an_error_in_a_group_names_the_path() -> None:
 def test_hidden_fields_are_no_parameters_of_a_command() -> None:
     assert "heat" not in command_parameters(BakeOptions)
     assert "heat" in command_parameters(BakeOptions, with_hidden=True)
-    options = make_options(BakeOptions, {"data": ["a"], "heat": "90"}, with_hidden=True)
-    assert options.hidden_oven.degrees == 90.0
 
 
 def test_the_docstring_has_the_help_of_the_fields() -> None:

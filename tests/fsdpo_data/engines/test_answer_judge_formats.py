@@ -194,6 +194,8 @@ def test_the_name_of_a_model_selects_the_format() -> None:
     names = {
         "IAAR-Shanghai/xVerify-8B-I": "xverify",
         "xverify-0.5b-i": "xverify",
+        "./xVerify-8B-I": "xverify",
+        "/models/copies/xVerify-8B-I": "xverify",
         "opencompass/CompassVerifier-3B": "compassverifier",
         "somebody/xVerify-8B-I": "chat",
         "Qwen/Qwen2.5-7B-Instruct": "chat",

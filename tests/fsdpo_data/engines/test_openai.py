@@ -41,7 +41,7 @@ KEY = "sk-very-secret"
 
 @pytest.fixture(autouse=True)
 def short_retry_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsdpo_data.engines.server_client.retry_delay", lambda *_: 0.01)
+    monkeypatch.setattr("fsdpo_data.core.http_client.MAX_DELAY_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -335,6 +335,7 @@ def test_conflicting_options_are_refused(changes: dict[str, Any], message: str) 
 
 
 def test_retry_delays_follow_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "MAX_DELAY_SECONDS", 60.0)
     monkeypatch.setattr(http_client.random, "uniform", lambda low, high: high)
     assert [retry_delay("", attempt) for attempt in (0, 1, 5, 50)] == [1, 2, 32, 60]
     assert [retry_delay(retry_after, 9) for retry_after in ("3", "0.5", "1000", "-1")] == [
@@ -344,6 +345,9 @@ def test_retry_delays_follow_the_server(monkeypatch: pytest.MonkeyPatch) -> None
         0,
     ]
     soon = format_datetime(datetime.now(UTC) + timedelta(seconds=50), usegmt=True)
-    assert 30 < retry_delay(soon, 0) <= 50
+    delay = retry_delay(soon, 0)
+    assert delay is not None and 30 < delay <= 50
     assert retry_delay("soon", 1) == 2
     assert (retry_delay("nan", 1), retry_delay("inf", 1)) == (2, 60)
+    assert [retry_delay("3", attempt, max_attempts=6) for attempt in (4, 5)] == [3, None]
+    assert [retry_delay("3", 0, max_seconds=seconds) for seconds in (3, 2.9)] == [3, None]

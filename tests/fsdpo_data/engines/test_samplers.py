@@ -18,6 +18,7 @@ from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
+from fsdpo_data.engines.samplers import EngineLoader
 from fsdpo_data.engines.samplers.grouped_attention import REGISTERED_NAME, use_grouped_attention
 from fsdpo_data.engines.samplers.tokenization import ContextTokens, cut_at_stop, encode_prompt
 from fsdpo_data.engines.samplers.transformers import (
@@ -385,3 +386,22 @@ def test_a_missing_gpu_is_refused(model_path: str, monkeypatch: pytest.MonkeyPat
 def test_invalid_sampling_specs_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InputError):
         SamplingSpec(**wrong)
+
+
+def test_an_engine_loader_loads_once_until_it_is_closed() -> None:
+    events: list[str] = []
+
+    class Engine:
+        def __init__(self) -> None:
+            events.append("load")
+
+        def close(self) -> None:
+            events.append("close")
+
+    loader = EngineLoader(Engine)
+    loader.close()
+    assert loader() is loader() and events == ["load"]
+    loader.close()
+    loader.close()
+    loader()
+    assert events == ["load", "close", "load"]

@@ -39,7 +39,7 @@ REPLY = "Step 1: 20 + 22 is {}.\nStep 2: The answer is: {}"
 
 @pytest.fixture(autouse=True)
 def short_retry_delays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fsdpo_data.engines.server_client.retry_delay", lambda *_: 0.01)
+    monkeypatch.setattr("fsdpo_data.core.http_client.MAX_DELAY_SECONDS", 0.01)
 
 
 @pytest.fixture

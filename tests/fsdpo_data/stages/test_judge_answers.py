@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,9 @@ import pytest
 from command_line import run
 from hashes import hashes
 from helpers import (
-    REPLAY,
     RIGHT,
     WRONG,
+    continuation_settings,
     derive,
     fixed_sampler,
     problem_set,
@@ -28,18 +28,21 @@ from helpers import (
 from openai_server import Handler, Script, broken, busy, serving
 
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.api import AnswerJudgeOptions, open_dataset
+from fsdpo_data.api import open_dataset
 from fsdpo_data.core.errors import InputError, RunMismatchError, UnavailableError
 from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.summary import summary_rows
-from fsdpo_data.engines.answer_judge import AnswerJudge, read_judge_file, resolve_answer_judge
+from fsdpo_data.engines.answer_judge import AnswerJudgeSpec, read_judge
 from fsdpo_data.engines.answer_judge_formats import get_answer_judge_format
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
+from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE
+from fsdpo_data.stages.continuations import ContinuationSampler
 from fsdpo_data.stages.grade import GradeStage
+from fsdpo_data.stages.judge_answers import AnswerJudge, resolve_answer_judge
 
 RULE = "judge/reads@0"
 #: Responses whose answers the grader leaves undecided, with the verdict of :class:`FakeJudge`.
@@ -88,14 +91,16 @@ class FakeJudge:
 
 
 def answer_judge(judge: FakeJudge, batch_size: int = 2) -> AnswerJudge:
+    return make_answer_judge(lambda: judge, batch_size)
+
+
+def make_answer_judge(make_sampler: Callable[[], Sampler], batch_size: int = 2) -> AnswerJudge:
+    sampling = SamplingSpec(n=1, temperature=0.0, max_tokens=64)
+    settings = continuation_settings(FakeJudge.model, sampling)
     return AnswerJudge(
-        model=judge.model,
         judge_format=get_answer_judge_format("chat"),
         template=RECORDED_TEMPLATE,
-        sampling=SamplingSpec(n=1, temperature=0.0, max_tokens=64),
-        engine=REPLAY,
-        make_sampler=lambda: judge,
-        batch_size=batch_size,
+        reply_sampler=ContinuationSampler(settings, make_sampler, batch_size),
     )
 
 
@@ -207,14 +212,7 @@ def test_no_undecided_answer_loads_no_judge(tmp_path: Path) -> None:
     stage = GradeStage(
         get_grader().version,
         workers=1,
-        answer_judge=AnswerJudge(
-            model=FakeJudge.model,
-            judge_format=get_answer_judge_format("chat"),
-            template=RECORDED_TEMPLATE,
-            sampling=SamplingSpec(n=1, temperature=0.0),
-            engine=REPLAY,
-            make_sampler=lambda: pytest.fail("the judge was loaded"),
-        ),
+        answer_judge=make_answer_judge(lambda: pytest.fail("the judge was loaded")),
     )
     manifest = derive(tmp_path / "built", tmp_path / "out", stage)
     assert stage_counts(manifest, "grade")["answer_judge"]["answers"] == 0
@@ -270,10 +268,7 @@ def test_a_served_judge_on_the_command_line(
         assert code == 0, printed + err
         dataset = open_dataset(built).grade(
             out=tmp_path / "api",
-            judge="tiny",
-            judge_engine=SamplerOptions(
-                engine="openai", server=ServerOptions(base_url=url, api="chat")
-            ),
+            judge=judge,
         )
     assert "12 undecided answers: 3 correct, 9 incorrect, 0 still undecided" in printed + err
     assert "\x1b[2J" not in printed + err
@@ -364,7 +359,7 @@ def test_an_error_in_a_judge_file_names_file_and_key(
     file = tmp_path / "judge.toml"
     file.write_text(text)
     with pytest.raises(InputError) as error:
-        resolve_answer_judge(AnswerJudgeOptions(judge=str(file)))
+        resolve_answer_judge(str(file))
     assert str(error.value).startswith(str(file)) and message in str(error.value)
 
 
@@ -379,21 +374,32 @@ def test_paths_in_a_judge_file_are_relative_to_the_file(
     )
     (folder / "judge.toml").write_text('model = "tiny"\nformat = "own.toml"\n')
     monkeypatch.chdir(tmp_path)
-    judge = resolve_answer_judge(AnswerJudgeOptions(judge="settings/judge.toml"))
-    assert judge is not None and judge.sampling.max_tokens == 8
+    judge = resolve_answer_judge("settings/judge.toml")
+    assert judge is not None and judge.settings.sampling.max_tokens == 8
 
 
-def test_a_judge_file_has_the_options_of_python(tmp_path: Path) -> None:
+def test_a_judge_is_a_model_or_a_file(tmp_path: Path) -> None:
+    assert read_judge("tiny") == AnswerJudgeSpec(model="tiny")
     judge = judge_file(tmp_path, engine="openai", base_url="http://h/v1", max_tokens=9)
-    with pytest.raises(InputError, match=r"judge_max_tokens = 8: .* has all settings"):
-        AnswerJudgeOptions(judge=judge, judge_max_tokens=8)
-    assert read_judge_file(Path(judge)) == AnswerJudgeOptions(
-        judge="tiny",
-        judge_max_tokens=9,
-        judge_engine=SamplerOptions(
+    assert read_judge(judge) == AnswerJudgeSpec(
+        model="tiny",
+        max_tokens=9,
+        engine=SamplerOptions(
             engine="openai", server=ServerOptions(base_url="http://h/v1", api="chat")
         ),
     )
+
+
+def test_errors_about_the_engine_and_the_template_name_the_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match=r"^the judge tiny: the chat template of .* cannot be"):
+        resolve_answer_judge("tiny")
+    monkeypatch.setattr("fsdpo_data.engines.choose_engine.find_spec", lambda _: None)
+    file = tmp_path / "judge.toml"
+    file.write_text(f'model = "tiny"\nformat = "{local_format(tmp_path).name}"\nengine = "vllm"\n')
+    with pytest.raises(UnavailableError, match=r"judge\.toml: engine = 'vllm': the engine needs "):
+        resolve_answer_judge(str(file))
 
 
 @pytest.mark.parametrize(
@@ -413,21 +419,18 @@ def test_wrong_judges_are_named(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_judge_of_the_library_needs_a_model() -> None:
-    assert resolve_answer_judge(AnswerJudgeOptions()) is None
-    with pytest.raises(InputError, match="the option needs a judge"):
-        AnswerJudgeOptions(judge_max_tokens=8)
+def test_without_a_judge_nothing_is_resolved() -> None:
+    assert resolve_answer_judge(None) is None
 
 
 def test_a_local_judge_answers(built: Path, tmp_path: Path) -> None:
     """The embedded model writes nothing that can be read, so all answers stay undecided."""
-    dataset = open_dataset(built).grade(
-        out=tmp_path / "out",
-        judge="tiny",
-        judge_format=str(local_format(tmp_path)),
-        judge_max_tokens=2,
-        judge_engine=SamplerOptions(engine="transformers", device="cpu"),
+    judge = tmp_path / "judge.toml"
+    judge.write_text(
+        f'model = "tiny"\nformat = "{local_format(tmp_path).name}"\nmax_tokens = 2\n'
+        'engine = "transformers"\ndevice = "cpu"\n'
     )
+    dataset = open_dataset(built).grade(out=tmp_path / "out", judge=str(judge))
     stats = dataset.manifest.get("grade", GradeRecord).counts.answer_judge
     assert stats is not None
     assert (stats.answers, stats.undecided, stats.unreadable) == (12, 12, 12)
