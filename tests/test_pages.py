@@ -401,7 +401,7 @@ def test_the_results_of_the_readme_are_those_of_their_files_and_pages() -> None:
 
 def test_the_sentences_of_the_readme_state_the_results_of_their_files_and_pages() -> None:
     text = " ".join(README.split())
-    excerpt = re.search(r"\$ (fsdpo-bench report \S+) .*\n.*\n((?:.+\n){3})```", README)
+    excerpt = re.search(r"\$ (fsdpo-bench report \S+) .*\n.*\n((?:.+\n){4})```", README)
     assert excerpt
     for line in excerpt[2].splitlines():
         label, cell = re.split(r" {3,}|(?<=\)) {2}", line)

@@ -15,8 +15,8 @@ from fsdpo_data.core.lazy import pl
 ROOT = Path(__file__).parents[2]
 DATASET = ROOT / "examples" / "gsm8k-qwen-0.5b"
 FIGURE = ROOT / "docs" / "solution.svg"
-#: A wrong solution: its fourth step says that 210/350 is 50 %.
-SOLUTION_ID = "d3d0603d5b13c9f77978"
+#: A wrong solution: its second step says that 5/100 is 0.5.
+SOLUTION_ID = "70f4dca5b5c5619babbe"
 
 COLUMNS = 92  #: Characters of a line.
 LINE = 18  #: Height of a line, in pixels.
