@@ -51,11 +51,6 @@ class CommandParameter:
             return self.name.upper()
         return self.option.flags[0] if self.option.flags else f"--{self.name.replace('_', '-')}"
 
-    @property
-    def off_flag(self) -> str:
-        """The flag that turns a switch off, such as ``--no-lora``."""
-        return f"--no-{self.flag[2:]}"
-
     def value_in(self, options: Any) -> Any:
         """Return the value of the parameter in options."""
         for field_name in self.path:
@@ -69,6 +64,11 @@ class CommandParameter:
                 return False
             options = getattr(options, field_name)
         return True
+
+
+def off_flag(flag: str) -> str:
+    """Return the flag that turns a switch off, such as ``--no-lora`` for ``--lora``."""
+    return f"--no-{flag[2:]}"
 
 
 def command_parameters(
@@ -260,7 +260,7 @@ def _parameter_words(parameter: CommandParameter, value: Any) -> list[str]:
     if value is None:
         return []
     if isinstance(value, bool):
-        return [parameter.flag if value else parameter.off_flag]
+        return [parameter.flag if value else off_flag(parameter.flag)]
     words: list[str] = []
     for item in value if item_type(parameter.info.annotation) else [value]:
         text = str(item)
