@@ -24,7 +24,7 @@ from fsdpo_data.core.command_line import (
     off_flag,
 )
 from fsdpo_data.core.errors import FsdpoError
-from fsdpo_data.core.options import Option, Options, item_type, plain_types, split_docstring
+from fsdpo_data.core.options import Option, Options, item_type, split_docstring, type_parts
 from fsdpo_data.core.other_names import find_own_name
 from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.registry import Registry
@@ -214,7 +214,7 @@ def _metavar(parameter: CommandParameter) -> str:
     field_type = parameter.info.annotation
     if parameter.option.positional:
         return parameter.flag + ("..." if item_type(field_type) else "")
-    types = list(plain_types(field_type))
+    types = list(type_parts(field_type))
     return next((word for type_, word in _METAVARS.items() if type_ in types), "")
 
 

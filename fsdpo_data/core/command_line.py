@@ -138,39 +138,23 @@ def make_options(
 ) -> OptionsT:
     """Create options from the values of parameters by name, which may be texts.
 
-    A group keeps its defaults for members without a value. ``with_hidden`` also accepts fields that
-    have no flag.
+    ``with_hidden`` also accepts fields that have no flag.
 
     Raises:
         InputError: if a value is not valid.
     """
     parameters = command_parameters(options_class, with_hidden=with_hidden)
-    values_by_path = {parameters[name].path: value for name, value in values.items()}
-    fields = _group_fields(options_class, values_by_path, defaults=None, path=())
+    fields: dict[str, Any] = {}
+    for name, value in values.items():
+        *groups, field_name = parameters[name].path
+        members = fields
+        for group in groups:
+            members = members.setdefault(group, {})
+        members[field_name] = value
     try:
         return options_class.model_validate(fields, strict=False)
     except ValidationError as error:
         raise input_error(error, options_class) from None
-
-
-def _group_fields(
-    options_class: Any,
-    values: Mapping[tuple[str, ...], Any],
-    defaults: Options | None,
-    path: tuple[str, ...],
-) -> dict[str, Any]:
-    """Return the stated fields of a group: those of its default, then the given ones."""
-    fields = {}
-    if defaults is not None:
-        fields = {name: getattr(defaults, name) for name in defaults.model_fields_set}
-    for name, info in options_class.model_fields.items():
-        inner_path = (*path, name)
-        if inner_path in values:
-            fields[name] = values[inner_path]
-        elif any(other[: len(inner_path)] == inner_path for other in values):
-            inner_defaults = info.default if defaults is None else getattr(defaults, name)
-            fields[name] = _group_fields(info.annotation, values, inner_defaults, inner_path)
-    return fields
 
 
 def given_values(options: Options, always: Collection[str] = ()) -> dict[str, Any]:
@@ -220,12 +204,7 @@ def check_read_options(
 
 
 def command_line(
-    options: Options,
-    program: str,
-    command: str,
-    *,
-    is_local: bool = False,
-    always: Collection[str] = (),
+    options: Options, program: str, command: str, *, always: Collection[str] = ()
 ) -> list[str]:
     """Return the command line that gives the same result as options.
 
@@ -237,21 +216,16 @@ def command_line(
         options: The options. Replace the names of models and data with pinned names first.
         program: Name of the program, such as ``fsdpo-data``.
         command: Name of the command, such as ``build``.
-        is_local: Whether the command line is for this machine, with all options and paths.
         always: Parameters that the command line states even if they have their default.
     """
     words = [program, command]
     for plugin in plugin_arguments():
-        is_file = plugin.endswith(".py") and not is_local
-        words += ["--plugin", Path(plugin).name if is_file else plugin]
+        words += ["--plugin", Path(plugin).name if plugin.endswith(".py") else plugin]
     parameters = command_parameters(type(options))
-    names = sorted(
-        given_values(options, always), key=lambda name: not parameters[name].option.positional
-    )
-    for name in names:
-        parameter = parameters[name]
-        if is_local or parameter.option.in_digest:
-            words += _parameter_words(parameter, parameter.value_in(options))
+    values = given_values(options, always)
+    for name in sorted(values, key=lambda name: not parameters[name].option.positional):
+        if parameters[name].option.in_digest:
+            words += _parameter_words(parameters[name], values[name])
     return words
 
 

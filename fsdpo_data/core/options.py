@@ -11,13 +11,11 @@ members are options like all others (:mod:`fsdpo_data.core.command_line`).
 """
 
 import inspect
-import sys
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
@@ -87,15 +85,14 @@ class OptionsType(ModelMetaclass):
     @property
     def __signature__(cls) -> inspect.Signature:
         """The signature of the class, without the metadata of the fields."""
-        annotations = {name: info.annotation for name, info in cls.model_fields.items()}
-        plain_annotations = typing.get_type_hints(SimpleNamespace(__annotations__=annotations))
+        annotations = typing.get_type_hints(cls)  # without the metadata of ``Annotated``
         return inspect.Signature(
             [
                 inspect.Parameter(
                     name,
                     inspect.Parameter.KEYWORD_ONLY,
                     default=inspect.Parameter.empty if info.is_required() else info.default,
-                    annotation=plain_annotations[name],
+                    annotation=annotations[name],
                 )
                 for name, info in cls.model_fields.items()
             ]
@@ -148,8 +145,11 @@ class Options(BaseModel, metaclass=OptionsType):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _convert_value(cls, value: Any, info: ValidationInfo) -> Any:
+    def _convert_field(cls, value: Any, info: ValidationInfo) -> Any:
         field = cls.model_fields[str(info.field_name)]
+        # Members of a group that are not given keep the default of the group.
+        if isinstance(value, dict) and isinstance(field.default, Options):
+            return field.default._stated_values | value
         return _convert_value(value, field.annotation, field_option(field))
 
     @field_validator("*")
@@ -168,10 +168,14 @@ class Options(BaseModel, metaclass=OptionsType):
         fields = type(self).model_fields
         return [(name, value) for name, value in self if value != fields[name].default]
 
+    @property
+    def _stated_values(self) -> dict[str, Any]:
+        """The values that were stated, even if they are the defaults."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
     def replace(self, **changes: Any) -> Self:
         """Return the options with other values, which are checked."""
-        stated_values = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**stated_values | changes)
+        return type(self)(**self._stated_values | changes)
 
     def field_error(self, field: str, message: str) -> InputError:
         """Return the error for a field that contradicts other fields."""
@@ -200,15 +204,10 @@ def is_options_class(value: Any) -> bool:
 def field_choices(info: FieldInfo) -> Collection[Any]:
     """Return the valid values of a field; empty if the type alone decides."""
     choices = field_option(info).choices
-    return _literal_choices(info.annotation) if choices is None else choices
-
-
-def _literal_choices(field_type: Any) -> tuple[Any, ...]:
-    """Return the values of a ``Literal``, also inside a union or a sequence type."""
-    if typing.get_origin(field_type) is Literal:
-        return typing.get_args(field_type)
-    parts = typing.get_args(field_type)
-    return tuple(choice for part in parts for choice in _literal_choices(part))
+    if choices is not None:
+        return choices
+    # The other parts are types.
+    return [part for part in type_parts(info.annotation) if isinstance(part, str)]
 
 
 def item_type(field_type: Any) -> Any:
@@ -218,10 +217,10 @@ def item_type(field_type: Any) -> Any:
     return None
 
 
-def plain_types(field_type: Any) -> Iterator[Any]:
-    """Yield the types in a union or a sequence type."""
+def type_parts(field_type: Any) -> Iterator[Any]:
+    """Yield the types in a union or a sequence type, and the values of a ``Literal``."""
     parts = typing.get_args(field_type)
-    yield from chain.from_iterable(map(plain_types, parts)) if parts else [field_type]
+    yield from chain.from_iterable(map(type_parts, parts)) if parts else [field_type]
 
 
 def _convert_value(value: Any, field_type: Any, option: Option) -> Any:
@@ -267,12 +266,10 @@ def _check_encoding(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        encoding = sys.getfilesystemencoding()
-        advice = "Rename the file or folder, or give another one."
-        if encoding != "utf-8":
-            advice = f"Python reads {encoding} here: set PYTHONUTF8=1."
         raise InputError(
-            f"expected valid UTF-8, because parquet files need such paths. {advice}", value=text
+            "expected valid UTF-8, because parquet files need such paths. Rename the file or "
+            "folder, or set PYTHONUTF8=1 if the locale is not UTF-8.",
+            value=text,
         ) from None
 
 
@@ -362,7 +359,7 @@ def _describe_expected(detail: Any, info: FieldInfo | None) -> str:
     """Return the values that a field accepts, such as ``at least 1``."""
     if info and not _BOUNDS.keys().isdisjoint(detail.get("ctx", {})):
         checks = [*info.metadata]
-        for part in plain_types(info.annotation):
+        for part in type_parts(info.annotation):
             checks += getattr(part, "metadata", ())  # bounds of the items of a sequence
         return " and ".join(
             f"{words} {getattr(check, name)}"

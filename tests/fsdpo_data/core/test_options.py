@@ -144,3 +144,8 @@ def test_hidden_fields_are_no_parameters_of_a_command() -> None:
 def test_the_docstring_has_the_help_of_the_fields() -> None:
     assert "\nAttributes:\n    degrees: Temperature, with a `timer`.\n" in (OvenSpec.__doc__ or "")
     assert command_parameters(BakeOptions)["timer"].help == "Minutes; needs `degrees`."
+
+
+def test_a_dictionary_for_a_group_keeps_the_other_defaults_of_the_group() -> None:
+    options = BakeOptions(data="a", oven={"timer": 5})  # type: ignore[arg-type]
+    assert options.oven == OvenSpec(degrees=200.0, timer=5)
