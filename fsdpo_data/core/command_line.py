@@ -57,14 +57,6 @@ class CommandParameter:
             options = getattr(options, field_name)
         return options
 
-    def is_stated_in(self, options: Any) -> bool:
-        """Return whether options state the value, even if it is the default."""
-        for field_name in self.path:
-            if field_name not in options.model_fields_set:
-                return False
-            options = getattr(options, field_name)
-        return True
-
 
 def off_flag(flag: str) -> str:
     """Return the flag that turns a switch off, such as ``--no-lora`` for ``--lora``."""
