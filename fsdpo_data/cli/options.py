@@ -150,7 +150,7 @@ def _typer_parameter(parameter: CommandParameter, parameters: _Parameters) -> Pa
     option = parameter.option
     typer_type = _typer_type(parameter.info.annotation)
     settings: dict[str, Any] = {
-        "help": with_flags(parameter.help, parameters, parameter.path[:-1]) + _describe(parameter),
+        "help": with_flags(parameter.help, parameters) + _describe(parameter),
         "metavar": option.metavar or _metavar(parameter),
         "show_default": _default_text(parameter),
         "rich_help_panel": option.panel or None,
@@ -222,20 +222,14 @@ def _metavar(parameter: CommandParameter) -> str:
 _QUOTED_FIELD = re.compile(r"(?<!`)`(\w+)(?:=([^`]+))?`(?!`)")
 
 
-def with_flags(text: str, parameters: _Parameters, group: Sequence[str] = ()) -> str:
-    """Return a text in which flags replace the fields in backquotes.
-
-    Args:
-        text: The text.
-        parameters: The parameters of the command.
-        group: Fields that lead to the group whose members the text names first.
-    """
+def with_flags(text: str, parameters: _Parameters) -> str:
+    """Return a text in which flags replace the fields in backquotes."""
 
     def replace_field(match: re.Match[str]) -> str:
         """Return the flag of a quoted field, or the quoted text if it is not a field."""
         name: str = match[1]
         value: str | None = match[2]
-        flag = _find_flag(name, value, parameters, group)
+        flag = _find_flag([name], value, parameters)
         if flag or value is None:  # without a value, the word may be something else than a field
             return flag or match[0]
         other_flag = f"--{name.replace('_', '-')}"  # a field of another command
@@ -246,27 +240,30 @@ def with_flags(text: str, parameters: _Parameters, group: Sequence[str] = ()) ->
 
 def _with_flag_names(error: FsdpoError, parameters: _Parameters) -> FsdpoError:
     """Return a copy of an error with flags in place of fields."""
-    *groups, name = error.field.split(".")
-    groups = [group for group in groups if not group[:1].isupper()]  # without the class
-    message = with_flags(error.message, parameters, groups)
-    value = None if error.value is None else str(error.value)
-    if not name:
+    message = with_flags(error.message, parameters)
+    if not error.field:
         return type(error)(message)
-    if flag := _find_flag(name, value, parameters, groups):
+    path = [name for name in error.field.split(".") if not name[:1].isupper()]  # without the class
+    value = None if error.value is None else str(error.value)
+    if flag := _find_flag(path, value, parameters):
         return type(error)(f"{flag}: {message}")
     return type(error)(message, field=error.field, value=error.value)
 
 
-def _find_flag(
-    name: str, value: str | None, parameters: _Parameters, group: Sequence[str] = ()
-) -> str:
-    """Return the flag that sets a field of the options or of a group, with its value.
+def _find_flag(path: Sequence[str], value: str | None, parameters: _Parameters) -> str:
+    """Return the flag of a field, with its value; empty if the command has no such flag.
 
-    The result is empty if the command has no such flag.
+    Args:
+        path: Fields that lead to the value, as far as they are known. The last one is a field of
+            the options or of a group, or the name of a parameter.
+        value: The value; None for the flag alone.
+        parameters: The parameters of the command.
     """
-    if name == "plugin":  # every command has this flag
+    if path[-1] == "plugin":  # every command has this flag
         return _with_value("--plugin", value, is_switch=False)
-    parameter = _find_parameter(tuple(group), name, parameters)
+    by_name = {item.path[-1]: item for item in parameters.values()} | dict(parameters)
+    by_path = {item.path: item for item in parameters.values()}
+    parameter = by_path.get(tuple(path)) or by_name.get(path[-1])
     if parameter is None:
         return ""
     return _with_value(parameter.flag, value, is_switch=parameter.info.annotation is bool)
@@ -277,20 +274,6 @@ def _with_value(flag: str, value: str | None, *, is_switch: bool) -> str:
     if is_switch:
         return off_flag(flag) if value == "False" else flag
     return flag if value is None else f"{flag} {value or repr(value)}"
-
-
-def _find_parameter(
-    group: tuple[str, ...], name: str, parameters: _Parameters
-) -> CommandParameter | None:
-    """Return the parameter of a field; the innermost group that has one of this name counts."""
-    members = [
-        parameter
-        for parameter in parameters.values()
-        if parameter.path[: len(group)] == group and name in (parameter.name, parameter.path[-1])
-    ]
-    if members:
-        return max(members, key=lambda item: (item.path == (*group, name), item.name == name))
-    return _find_parameter(group[:-1], name, parameters) if group else None
 
 
 class OptionsCommand(HelpCommand):
@@ -322,5 +305,5 @@ def _suggest_flag(error: Any, parameters: _Parameters) -> None:
     """Put the flag that other tools call like the unknown option into its error."""
     name = error.option_name.lstrip("-").replace("-", "_")
     own_name, _, value = (find_own_name(name) or name).partition("=")
-    if flag := _find_flag(own_name, value or None, parameters):
+    if flag := _find_flag([own_name], value or None, parameters):
         error.possibilities = [flag]

@@ -351,8 +351,10 @@ def _locate_error(error: Exception, field: str, info: FieldInfo | None, value: A
         return InputError(f"{error}.", field=field, value=value)
     if not is_options_class(info.annotation):
         return type(error)(error.message, field=field, value=error.value)
+    if not error.field:  # a check of several fields of the group
+        return error
     name = error.field.rpartition(".")[2]
-    return error.for_field(f"{field}.{name}")  # without a name, the error is about the group
+    return error.for_field(f"{field}.{name}")
 
 
 def _describe_expected(detail: Any, info: FieldInfo | None) -> str:
