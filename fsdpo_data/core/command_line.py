@@ -1,4 +1,4 @@
-"""The command lines of option classes: their parameters, and the command line of given options.
+"""The parameters of the command line of an option class.
 
 The members of groups become parameters of their own: ``sampling.n`` is ``--samples``.
 """
@@ -6,7 +6,6 @@ The members of groups become parameters of their own: ``sampling.n`` is ``--samp
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -21,9 +20,7 @@ from fsdpo_data.core.options import (
     field_group,
     field_option,
     input_error,
-    item_type,
 )
-from fsdpo_data.core.plugins import plugin_arguments
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 
@@ -193,47 +190,3 @@ def check_read_options(
                 field=".".join((type(options).__name__, *parameter.path)),
                 value=value,
             )
-
-
-def command_line(
-    options: Options, program: str, command: str, *, always: Collection[str] = ()
-) -> list[str]:
-    """Return the command line that gives the same result as options.
-
-    The command line contains only options that determine the result and differ from their default.
-    It has no output directory and nothing about the machine. Plug-ins come first, by file name or
-    module name.
-
-    Args:
-        options: The options. Replace the names of models and data with pinned names first.
-        program: Name of the program, such as ``fsdpo-data``.
-        command: Name of the command, such as ``build``.
-        always: Parameters that the command line states even if they have their default.
-    """
-    words = [program, command]
-    for plugin in plugin_arguments():
-        words += ["--plugin", Path(plugin).name if plugin.endswith(".py") else plugin]
-    parameters = command_parameters(type(options))
-    values = given_values(options, always)
-    for name in sorted(values, key=lambda name: not parameters[name].option.positional):
-        if parameters[name].option.in_digest:
-            words += _parameter_words(parameters[name], values[name])
-    return words
-
-
-def _parameter_words(parameter: CommandParameter, value: Any) -> list[str]:
-    """Return the words that set one parameter."""
-    if value is None:
-        return []
-    if isinstance(value, bool):
-        return [parameter.flag if value else off_flag(parameter.flag)]
-    words: list[str] = []
-    for item in value if item_type(parameter.info.annotation) else [value]:
-        text = str(item)
-        if parameter.option.positional:
-            words.append(text)
-        elif text.startswith("-"):
-            words.append(f"{parameter.flag}={text}")
-        else:
-            words += [parameter.flag, text]
-    return words
