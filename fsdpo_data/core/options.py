@@ -3,8 +3,9 @@
     top: Annotated[int, Field(ge=1), Option(panel="Pairs")] = 4
     "Best and worst solutions per problem that form pairs."
 
-The string below a field is its help. The docstring of the class is the help of its command, and
-ends with ``Examples:``. Values are strict in Python; the command line converts texts.
+The string below a field is its help. A type that several classes share has the help in ``Field``.
+The docstring of a class is the help of its command, and ends with ``Examples:``. Values are strict
+in Python; the command line converts texts.
 
 Options are composed. A field whose type is an option class is a group. On the command line, its
 members are options like all others (:mod:`fsdpo_data.core.command_line`).
