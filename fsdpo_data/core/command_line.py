@@ -60,17 +60,9 @@ def off_flag(flag: str) -> str:
     return f"--no-{flag[2:]}"
 
 
-def command_parameters(
-    options_class: type[Options], *, with_hidden: bool = False
-) -> Mapping[str, CommandParameter]:
-    """Return the parameters of a command by name, the members of groups included.
-
-    Args:
-        options_class: The class of the options.
-        with_hidden: Whether fields that have no flag count.
-    """
-    parameters = _iterate_parameters(options_class, with_hidden=with_hidden)
-    return {parameter.name: parameter for parameter in parameters}
+def command_parameters(options_class: type[Options]) -> Mapping[str, CommandParameter]:
+    """Return the parameters of a command by name, the members of groups included."""
+    return {parameter.name: parameter for parameter in _iterate_parameters(options_class)}
 
 
 def _iterate_parameters(
@@ -78,8 +70,6 @@ def _iterate_parameters(
     group: Group | None = None,
     defaults: Options | None = None,
     path: tuple[str, ...] = (),
-    *,
-    with_hidden: bool = False,
 ) -> Iterator[CommandParameter]:
     """Yield the parameters of an option class, which may be the type of a group.
 
@@ -88,7 +78,6 @@ def _iterate_parameters(
         group: Settings of the group; None for the options of a command.
         defaults: Options with the defaults of the group; None for the defaults of the class.
         path: Fields that lead to the group.
-        with_hidden: Whether fields that have no flag count.
     """
     group = group or Group()
     for name, info in options_class.model_fields.items():
@@ -96,7 +85,7 @@ def _iterate_parameters(
         default = None if info.is_required() else info.default
         if defaults is not None:
             default = getattr(defaults, name)
-        if name in group.without or not (option.has_flag or with_hidden):
+        if name in group.without or not option.has_flag:
             continue
         inner_group = field_group(info)
         if inner_group is not None:
@@ -105,7 +94,6 @@ def _iterate_parameters(
                 inner_group,
                 default,
                 (*path, name),
-                with_hidden=with_hidden,
             )
             continue
         panel = option.panel or group.panel
@@ -122,17 +110,13 @@ def _iterate_parameters(
         )
 
 
-def make_options(
-    options_class: type[OptionsT], values: Mapping[str, Any], *, with_hidden: bool = False
-) -> OptionsT:
+def make_options(options_class: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     """Create options from the values of parameters by name, which may be texts.
-
-    ``with_hidden`` also accepts fields that have no flag.
 
     Raises:
         InputError: if a value is not valid.
     """
-    parameters = command_parameters(options_class, with_hidden=with_hidden)
+    parameters = command_parameters(options_class)
     fields: dict[str, Any] = {}
     for name, value in values.items():
         *groups, field_name = parameters[name].path
@@ -176,7 +160,7 @@ def check_read_options(
     for name, option_names in read_options.items():
         for option_name in option_names:
             readers.setdefault(option_name, []).append(name)
-    for parameter in command_parameters(type(options), with_hidden=True).values():
+    for parameter in command_parameters(type(options)).values():
         names = readers.get(parameter.name)
         if names is None or not {*names}.isdisjoint(chosen):
             continue

@@ -14,7 +14,7 @@ from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import EngineRef, ModelRef
 from fsdpo_data.core.input_files import read_toml_file
-from fsdpo_data.core.options import Group, Option, Options
+from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.engines.answer_judge_formats import (
     AnswerJudgeFormat,
@@ -42,7 +42,9 @@ _KEYS = {
     "judge_prompt": "prompt",
     "judge_max_tokens": "max_tokens",
 }
-#: Keys of that file with paths, which are relative to the file.
+#: Options of the engine that a judge file does not have.
+_UNUSED_ENGINE_OPTIONS = ("actors", "gpus_per_actor", "batch_size")
+#: Keys of a judge file with paths, which are relative to the file.
 _PATH_KEYS = {"format", "prompt", "replay"}
 
 
@@ -63,11 +65,7 @@ class AnswerJudgeOptions(Options):
     """Text file with the prompt of the authors, for formats without a prompt of their own."""
     judge_max_tokens: Annotated[int | None, Field(ge=1), Option(has_flag=False)] = None
     """Maximum number of tokens per reply. By default, the format decides."""
-    judge_engine: Annotated[
-        SamplerOptions,
-        Option(has_flag=False),
-        Group(without=("actors", "gpus_per_actor", "batch_size")),
-    ] = SamplerOptions()
+    judge_engine: Annotated[SamplerOptions, Option(has_flag=False)] = SamplerOptions()
     """Engine that runs the judge."""
 
     def model_post_init(self, context: Any, /) -> None:
@@ -96,8 +94,7 @@ def read_judge_file(file: Path) -> AnswerJudgeOptions:
     Raises:
         InputError: if the file cannot be read, or has an unknown key or an unusable value.
     """
-    parameters = command_parameters(AnswerJudgeOptions, with_hidden=True)
-    names_by_key = {_KEYS.get(name, name): name for name in parameters}
+    keys = _judge_file_keys()
     try:
         table = read_toml_file(file)
     except OSError as error:
@@ -105,29 +102,35 @@ def read_judge_file(file: Path) -> AnswerJudgeOptions:
             f"the file cannot be read: {error.strerror}.", field="judge", value=str(file)
         ) from None
     for key in table:
-        if key not in names_by_key:
+        if key not in keys:
             raise InputError(
-                f"{file}: {key} is no key of a judge.{suggest_names(key, names_by_key)} Expected "
-                f"{', '.join(names_by_key)}."
+                f"{file}: {key} is no key of a judge.{suggest_names(key, keys)} Expected "
+                f"{', '.join(keys)}."
             )
     if str(table.get("model", _FILE_SUFFIX)).endswith(_FILE_SUFFIX):
         raise InputError(f"{file}: expected the key model, with the name of a model.")
     for key in _PATH_KEYS & table.keys():
         if key != "format" or str(table[key]).endswith(_FILE_SUFFIX):
             table[key] = str(file.parent / str(table[key]))
-    values = {names_by_key[key]: value for key, value in table.items()}
+    values = {name: table.pop(key) for name, key in _KEYS.items() if key in table}
     try:
-        return make_options(AnswerJudgeOptions, values, with_hidden=True)
+        return AnswerJudgeOptions(**values, judge_engine=make_options(SamplerOptions, table))
     except InputError as error:
         raise _error_in_file(file, error) from None
 
 
+def _judge_file_keys() -> list[str]:
+    """Return the keys of a judge file: those of the judge, then options of its engine."""
+    engine_options = command_parameters(SamplerOptions)
+    return [*_KEYS.values(), *(key for key in engine_options if key not in _UNUSED_ENGINE_OPTIONS)]
+
+
 def _error_in_file(file: Path, error: InputError) -> InputError:
     """Return an error about the options of a judge with the keys of its file."""
-    parameters = command_parameters(AnswerJudgeOptions, with_hidden=True)
+    names = [*_KEYS, *_judge_file_keys()]
     name = error.field.rpartition(".")[2]
     location = f"{_KEYS.get(name, name)} = {error.value!r}: " if name else ""
-    return InputError(f"{file}: {location}{_with_keys(error.message, parameters)}")
+    return InputError(f"{file}: {location}{_with_keys(error.message, names)}")
 
 
 def _with_keys(message: str, names: Collection[str]) -> str:
