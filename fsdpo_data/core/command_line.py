@@ -124,6 +124,15 @@ def make_options(options_class: type[OptionsT], values: Mapping[str, Any]) -> Op
         for group in groups:
             members = members.setdefault(group, {})
         members[field_name] = value
+    return parse_fields(options_class, fields)
+
+
+def parse_fields(options_class: type[OptionsT], fields: Mapping[str, Any]) -> OptionsT:
+    """Create options from the values of fields, which may be texts; a group is a dictionary.
+
+    Raises:
+        InputError: if a value is not valid.
+    """
     try:
         return options_class.model_validate(fields, strict=False)
     except ValidationError as error:

@@ -304,14 +304,9 @@ def input_error(error: ValidationError, model: type[Options], callee: str = "") 
     callee = callee or model.__name__
     if detail["type"] == "extra_forbidden":
         name = str(detail["loc"][-1])
-        own_name = find_own_name(name)
-        if own_name.partition("=")[0] in model.model_fields:
-            suggestion = f" Here it is `{own_name}`."
-        else:
-            suggestion = suggest_names(name, model.model_fields)
         return InputError(
-            f"{callee} has no parameter with this name.{suggestion} `help({callee})` lists all "
-            "parameters.",
+            f"{callee} has no parameter with this name.{_suggest_field(name, model)} "
+            f"`help({callee})` lists all parameters.",
             field=f"{field_name}.{name}",
             value=detail["input"],
         )
@@ -329,6 +324,14 @@ def input_error(error: ValidationError, model: type[Options], callee: str = "") 
         if _find_field(model, other["loc"])[0] == path
     )
     return InputError(f"expected {' or '.join(expected)}.", field=field_name, value=detail["input"])
+
+
+def _suggest_field(name: str, model: type[Options]) -> str:
+    """Return a sentence with the field of the same meaning, or with similar names."""
+    own_name = find_own_name(name)
+    if own_name.partition("=")[0] in model.model_fields:
+        return f" Here it is `{own_name}`."
+    return suggest_names(name, model.model_fields)
 
 
 def _find_field(model: Any, location: Iterable[Any]) -> tuple[list[str], FieldInfo | None]:
@@ -361,9 +364,8 @@ def _locate_error(error: Exception, field: str, info: FieldInfo | None, value: A
 def _describe_expected(detail: Any, info: FieldInfo | None) -> str:
     """Return the values that a field accepts, such as ``at least 1``."""
     if info and not _BOUNDS.keys().isdisjoint(detail.get("ctx", {})):
-        checks = [*info.metadata]
-        for part in type_parts(info.annotation):
-            checks += getattr(part, "metadata", ())  # bounds of the items of a sequence
+        parts = [info, *type_parts(info.annotation)]  # the items of a sequence have bounds, too
+        checks = [check for part in parts for check in getattr(part, "metadata", ())]
         return " and ".join(
             f"{words} {getattr(check, name)}"
             for check in checks

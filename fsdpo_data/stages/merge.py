@@ -15,6 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, cast
 
+from fsdpo_data.core.command_line import parse_fields
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import FAILURES_FILE, count_failures, read_failures
 from fsdpo_data.core.files import store_errors, write_text
@@ -206,7 +207,7 @@ def _finishing_options(
         # The shards have tried every item, and another try would need the model.
         values["retry_failed"] = False
     try:
-        return options_class(**values)
+        return parse_fields(options_class, values)
     except InputError as error:
         raise _shard_error(
             shard.location,
