@@ -22,9 +22,37 @@ _OPTIMIZER = "Optimizer"
 _COMPUTE = "Memory and speed"
 _LOGGING = "Checkpoints and logs"
 
-LearningRate = Annotated[float, Field(gt=0), Option(flags=("--lr", "--learning-rate"))]
+# Fields of several stages, which may have other defaults: their checks, their flags and their help.
+Epochs = Annotated[float, Field(gt=0, description="Number of passes over the data.")]
+BatchSize = Annotated[int, Field(ge=1, description="Sequences per device in one micro-batch.")]
+GradAccum = Annotated[int, Field(ge=1, description="Micro-batches per optimizer step.")]
+LearningRate = Annotated[
+    float,
+    Field(gt=0, description="Peak learning rate."),
+    Option(flags=("--lr", "--learning-rate")),
+]
+Schedule = Annotated[
+    str,
+    Field(description="Name of the learning-rate schedule in transformers."),
+    Option(panel=_OPTIMIZER),
+]
+Warmup = Annotated[
+    float,
+    Field(
+        ge=0,
+        description="Warm-up steps: a number of steps, or a fraction of all steps if below 1.",
+    ),
+    Option(panel=_OPTIMIZER),
+]
 HeadChunk = Annotated[
-    int | None, Field(ge=1), Option(panel=_COMPUTE, default_text="by the free memory")
+    int | None,
+    Field(
+        ge=1,
+        description="Number of tokens whose logits are computed at once. Fewer tokens need less "
+        "memory and more time. By default, the logits take at most a quarter of the memory that "
+        "is free at the start; on a GPU, they are those of 2,048 tokens at most.",
+    ),
+    Option(panel=_COMPUTE, default_text="by the free memory"),
 ]
 
 
@@ -41,20 +69,16 @@ class TrainConfig(Options):
     model: str | None = None
     """Checkpoint to start from: a short name, a directory, or ``org/name[@revision]`` on the Hub.
     """
-    epochs: Annotated[float, Field(gt=0)] = 1.0
-    """Number of passes over the data."""
+    epochs: Epochs = 1.0
     max_steps: Annotated[int, Field(ge=0)] = 0
     """Stop after this number of optimizer steps. With 0, `epochs` decides."""
-    batch_size: Annotated[int, Field(ge=1)] = 16
-    """Sequences per device in one micro-batch."""
+    batch_size: BatchSize = 16
     batch_tokens: Annotated[int, Field(ge=0), Option(panel=_COMPUTE)] = 0
     """Maximum number of tokens per device in one micro-batch, without padding. If set, it replaces
     `batch_size`. A longer sequence is a micro-batch of its own. 0 turns it off.
     """
-    grad_accum: Annotated[int, Field(ge=1)] = 1
-    """Micro-batches per optimizer step."""
+    grad_accum: GradAccum = 1
     lr: LearningRate = 5e-7
-    """Peak learning rate."""
     lora: Annotated[int, Field(ge=0)] = 0
     """Rank of the LoRA adapters, which are merged into the weights at the end. With 0, all weights
     are trained.
@@ -67,12 +91,10 @@ class TrainConfig(Options):
     """Random seed for new weights, data order and dropout."""
     resume: Annotated[bool, Option(in_digest=False)] = False
     """Continue the run in `out` from its latest checkpoint."""
-    schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "linear"
-    """Name of the learning-rate schedule in transformers."""
+    schedule: Schedule = "linear"
     optim: Annotated[str, Option(panel=_OPTIMIZER)] = "adamw_torch_fused"
     """Name of the optimizer in transformers. 8-bit and paged optimizers need bitsandbytes."""
-    warmup: Annotated[float, Field(ge=0), Option(panel=_OPTIMIZER)] = 0.05
-    """Warm-up steps: a number of steps, or a fraction of all steps if below 1."""
+    warmup: Warmup = 0.05
     weight_decay: Annotated[float, Field(ge=0), Option(panel=_OPTIMIZER)] = 0.0
     """Weight decay of AdamW."""
     adam_beta2: Annotated[float, Field(ge=0, lt=1), Option(panel=_OPTIMIZER)] = 0.999
@@ -184,23 +206,15 @@ class SftConfig(TrainConfig):
     """A JSONL or parquet file with the columns ``prompt`` and ``completion``, or
     ``org/name[@revision]`` of such a dataset on the Hub. May be given several times.
     """
-    epochs: Annotated[float, Field(gt=0)] = 3.0
-    """Number of passes over the data."""
+    epochs: Epochs = 3.0
     lr: LearningRate = 1e-5
-    """Peak learning rate."""
-    schedule: Annotated[str, Option(panel=_OPTIMIZER)] = "cosine"
-    """Name of the learning-rate schedule in transformers."""
-    warmup: Annotated[float, Field(ge=0), Option(panel=_OPTIMIZER)] = 0.03
-    """Warm-up steps: a number of steps, or a fraction of all steps if below 1."""
+    schedule: Schedule = "cosine"
+    warmup: Warmup = 0.03
     from_config: Path | None = None
     """Start from random weights instead of `model`. Give a ``config.json``, or its directory. The
     directory must also contain the tokenizer.
     """
     head_chunk: HeadChunk = None
-    """Number of tokens whose logits are computed at once. Fewer tokens need less memory and more
-    time. By default, the logits take at most a quarter of the memory that is free at the start; on
-    a GPU, they are those of 2,048 tokens at most.
-    """
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
@@ -245,10 +259,8 @@ class PrmConfig(TrainConfig):
     ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions of all
     datasets.
     """
-    batch_size: Annotated[int, Field(ge=1)] = 8
-    """Sequences per device in one micro-batch."""
-    grad_accum: Annotated[int, Field(ge=1)] = 32
-    """Micro-batches per optimizer step."""
+    batch_size: BatchSize = 8
+    grad_accum: GradAccum = 32
     labels: Literal["auto", "outcome", "rollouts", "first-error", "imported"] = "auto"
     """``outcome``: the outcome of the solution at every step. ``rollouts``: the fraction of correct
     continuations of each step, or of a judge's votes. ``first-error``: right before the first
@@ -381,10 +393,6 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     ``reference`` in `out`.
     """
     head_chunk: HeadChunk = None
-    """Number of tokens whose logits are computed at once. Fewer tokens need less memory and more
-    time. By default, the logits take at most a quarter of the memory that is free at the start; on
-    a GPU, they are those of 2,048 tokens at most.
-    """
     allow_benchmark: AllowBenchmark = False
     """Train on benchmark problems, too."""
 

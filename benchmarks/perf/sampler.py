@@ -37,6 +37,7 @@ from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.registry import SAMPLERS
+from fsdpo_data.engines.resolved import ResolvedPolicy
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
 from fsdpo_data.engines.samplers.tokenization import encode_prompt
 from fsdpo_data.engines.samplers.vllm import VllmSampler
@@ -135,16 +136,16 @@ def measure_bare_engine(sampler: VllmSampler, spec: SampleSettings, source: Prob
 
 def measure_build(batch: int, sampler: Any, spec: SampleSettings, source: ProblemSet) -> float:
     """Return the tokens per second of the sampling half of a build."""
-    job = BuildJob(
-        spec=BuildSpec(
-            sample=spec,
-            grade=GradeSettings(grader=get_grader().version, labels=OUTCOME_LABELS),
-        ),
-        source=source,
-        template=resolve("tiny").template,
-        make_sampler=lambda: sampler,
+    policy = ResolvedPolicy(
+        model=resolve("tiny"),
+        author=spec.model,
+        engine=spec.engine,
+        unknown_fields=(),
         batch_size=batch,
+        make_sampler=lambda: sampler,
     )
+    grade = GradeSettings(grader=get_grader().version, labels=OUTCOME_LABELS)
+    job = BuildJob(spec=BuildSpec(sample=spec, grade=grade), source=source, policy=policy)
     with (
         tempfile.TemporaryDirectory() as out,
         job.spec.open_run(Path(out) / "run", job.config, resume=False) as run,

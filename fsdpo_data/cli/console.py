@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from fsdpo_data import __version__
-from fsdpo_data.cli.options import HelpGroup
+from fsdpo_data.cli.help import HelpGroup
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.memory_limit import is_memory_error
 from fsdpo_data.core.plugins import load_environment_plugins

@@ -1,4 +1,4 @@
-"""The command lines of option classes: their parameters, and the command line of given options.
+"""The parameters of the command line of an option class.
 
 The members of groups become parameters of their own: ``sampling.n`` is ``--samples``.
 """
@@ -6,7 +6,6 @@ The members of groups become parameters of their own: ``sampling.n`` is ``--samp
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -21,9 +20,7 @@ from fsdpo_data.core.options import (
     field_group,
     field_option,
     input_error,
-    item_type,
 )
-from fsdpo_data.core.plugins import plugin_arguments
 
 OptionsT = TypeVar("OptionsT", bound=Options)
 
@@ -51,37 +48,21 @@ class CommandParameter:
             return self.name.upper()
         return self.option.flags[0] if self.option.flags else f"--{self.name.replace('_', '-')}"
 
-    @property
-    def off_flag(self) -> str:
-        """The flag that turns a switch off, such as ``--no-lora``."""
-        return f"--no-{self.flag[2:]}"
-
     def value_in(self, options: Any) -> Any:
         """Return the value of the parameter in options."""
         for field_name in self.path:
             options = getattr(options, field_name)
         return options
 
-    def is_stated_in(self, options: Any) -> bool:
-        """Return whether options state the value, even if it is the default."""
-        for field_name in self.path:
-            if field_name not in options.model_fields_set:
-                return False
-            options = getattr(options, field_name)
-        return True
+
+def off_flag(flag: str) -> str:
+    """Return the flag that turns a switch off, such as ``--no-lora`` for ``--lora``."""
+    return f"--no-{flag[2:]}"
 
 
-def command_parameters(
-    options_class: type[Options], *, with_hidden: bool = False
-) -> Mapping[str, CommandParameter]:
-    """Return the parameters of a command by name, the members of groups included.
-
-    Args:
-        options_class: The class of the options.
-        with_hidden: Whether fields that have no flag count.
-    """
-    parameters = _iterate_parameters(options_class, with_hidden=with_hidden)
-    return {parameter.name: parameter for parameter in parameters}
+def command_parameters(options_class: type[Options]) -> Mapping[str, CommandParameter]:
+    """Return the parameters of a command by name, the members of groups included."""
+    return {parameter.name: parameter for parameter in _iterate_parameters(options_class)}
 
 
 def _iterate_parameters(
@@ -89,8 +70,6 @@ def _iterate_parameters(
     group: Group | None = None,
     defaults: Options | None = None,
     path: tuple[str, ...] = (),
-    *,
-    with_hidden: bool = False,
 ) -> Iterator[CommandParameter]:
     """Yield the parameters of an option class, which may be the type of a group.
 
@@ -99,7 +78,6 @@ def _iterate_parameters(
         group: Settings of the group; None for the options of a command.
         defaults: Options with the defaults of the group; None for the defaults of the class.
         path: Fields that lead to the group.
-        with_hidden: Whether fields that have no flag count.
     """
     group = group or Group()
     for name, info in options_class.model_fields.items():
@@ -107,7 +85,7 @@ def _iterate_parameters(
         default = None if info.is_required() else info.default
         if defaults is not None:
             default = getattr(defaults, name)
-        if name in group.without or not (option.has_flag or with_hidden):
+        if name in group.without or not option.has_flag:
             continue
         inner_group = field_group(info)
         if inner_group is not None:
@@ -116,7 +94,6 @@ def _iterate_parameters(
                 inner_group,
                 default,
                 (*path, name),
-                with_hidden=with_hidden,
             )
             continue
         panel = option.panel or group.panel
@@ -136,38 +113,30 @@ def _iterate_parameters(
 def make_options(options_class: type[OptionsT], values: Mapping[str, Any]) -> OptionsT:
     """Create options from the values of parameters by name, which may be texts.
 
-    A group keeps its defaults for members without a value.
-
     Raises:
         InputError: if a value is not valid.
     """
     parameters = command_parameters(options_class)
-    values_by_path = {parameters[name].path: value for name, value in values.items()}
-    fields = _group_fields(options_class, values_by_path, defaults=None, path=())
+    fields: dict[str, Any] = {}
+    for name, value in values.items():
+        *groups, field_name = parameters[name].path
+        members = fields
+        for group in groups:
+            members = members.setdefault(group, {})
+        members[field_name] = value
+    return parse_fields(options_class, fields)
+
+
+def parse_fields(options_class: type[OptionsT], fields: Mapping[str, Any]) -> OptionsT:
+    """Create options from the values of fields, which may be texts; a group is a dictionary.
+
+    Raises:
+        InputError: if a value is not valid.
+    """
     try:
         return options_class.model_validate(fields, strict=False)
     except ValidationError as error:
         raise input_error(error, options_class) from None
-
-
-def _group_fields(
-    options_class: Any,
-    values: Mapping[tuple[str, ...], Any],
-    defaults: Options | None,
-    path: tuple[str, ...],
-) -> dict[str, Any]:
-    """Return the stated fields of a group: those of its default, then the given ones."""
-    fields = {}
-    if defaults is not None:
-        fields = {name: getattr(defaults, name) for name in defaults.model_fields_set}
-    for name, info in options_class.model_fields.items():
-        inner_path = (*path, name)
-        if inner_path in values:
-            fields[name] = values[inner_path]
-        elif any(other[: len(inner_path)] == inner_path for other in values):
-            inner_defaults = info.default if defaults is None else getattr(defaults, name)
-            fields[name] = _group_fields(info.annotation, values, inner_defaults, inner_path)
-    return fields
 
 
 def given_values(options: Options, always: Collection[str] = ()) -> dict[str, Any]:
@@ -200,7 +169,7 @@ def check_read_options(
     for name, option_names in read_options.items():
         for option_name in option_names:
             readers.setdefault(option_name, []).append(name)
-    for parameter in command_parameters(type(options), with_hidden=True).values():
+    for parameter in command_parameters(type(options)).values():
         names = readers.get(parameter.name)
         if names is None or not {*names}.isdisjoint(chosen):
             continue
@@ -214,57 +183,3 @@ def check_read_options(
                 field=".".join((type(options).__name__, *parameter.path)),
                 value=value,
             )
-
-
-def command_line(
-    options: Options,
-    program: str,
-    command: str,
-    *,
-    is_local: bool = False,
-    always: Collection[str] = (),
-) -> list[str]:
-    """Return the command line that gives the same result as options.
-
-    The command line contains only options that determine the result and differ from their default.
-    It has no output directory and nothing about the machine. Plug-ins come first, by file name or
-    module name.
-
-    Args:
-        options: The options. Replace the names of models and data with pinned names first.
-        program: Name of the program, such as ``fsdpo-data``.
-        command: Name of the command, such as ``build``.
-        is_local: Whether the command line is for this machine, with all options and paths.
-        always: Parameters that the command line states even if they have their default.
-    """
-    words = [program, command]
-    for plugin in plugin_arguments():
-        is_file = plugin.endswith(".py") and not is_local
-        words += ["--plugin", Path(plugin).name if is_file else plugin]
-    parameters = command_parameters(type(options))
-    names = sorted(
-        given_values(options, always), key=lambda name: not parameters[name].option.positional
-    )
-    for name in names:
-        parameter = parameters[name]
-        if is_local or parameter.option.in_digest:
-            words += _parameter_words(parameter, parameter.value_in(options))
-    return words
-
-
-def _parameter_words(parameter: CommandParameter, value: Any) -> list[str]:
-    """Return the words that set one parameter."""
-    if value is None:
-        return []
-    if isinstance(value, bool):
-        return [parameter.flag if value else parameter.off_flag]
-    words: list[str] = []
-    for item in value if item_type(parameter.info.annotation) else [value]:
-        text = str(item)
-        if parameter.option.positional:
-            words.append(text)
-        elif text.startswith("-"):
-            words.append(f"{parameter.flag}={text}")
-        else:
-            words += [parameter.flag, text]
-    return words

@@ -3,21 +3,20 @@
     top: Annotated[int, Field(ge=1), Option(panel="Pairs")] = 4
     "Best and worst solutions per problem that form pairs."
 
-The string below a field is its help. The docstring of the class is the help of its command, and
-ends with ``Examples:``. Values are strict in Python; the command line converts texts.
+The string below a field is its help. A type that several classes share has the help in ``Field``.
+The docstring of a class is the help of its command, and ends with ``Examples:``. Values are strict
+in Python; the command line converts texts.
 
 Options are composed. A field whose type is an option class is a group. On the command line, its
 members are options like all others (:mod:`fsdpo_data.core.command_line`).
 """
 
 import inspect
-import sys
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
@@ -87,15 +86,14 @@ class OptionsType(ModelMetaclass):
     @property
     def __signature__(cls) -> inspect.Signature:
         """The signature of the class, without the metadata of the fields."""
-        annotations = {name: info.annotation for name, info in cls.model_fields.items()}
-        plain_annotations = typing.get_type_hints(SimpleNamespace(__annotations__=annotations))
+        annotations = typing.get_type_hints(cls)  # without the metadata of ``Annotated``
         return inspect.Signature(
             [
                 inspect.Parameter(
                     name,
                     inspect.Parameter.KEYWORD_ONLY,
                     default=inspect.Parameter.empty if info.is_required() else info.default,
-                    annotation=plain_annotations[name],
+                    annotation=annotations[name],
                 )
                 for name, info in cls.model_fields.items()
             ]
@@ -148,8 +146,11 @@ class Options(BaseModel, metaclass=OptionsType):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _convert_value(cls, value: Any, info: ValidationInfo) -> Any:
+    def _convert_field(cls, value: Any, info: ValidationInfo) -> Any:
         field = cls.model_fields[str(info.field_name)]
+        # Members of a group that are not given keep the default of the group.
+        if isinstance(value, dict) and isinstance(field.default, Options):
+            return field.default._stated_values | value
         return _convert_value(value, field.annotation, field_option(field))
 
     @field_validator("*")
@@ -168,10 +169,14 @@ class Options(BaseModel, metaclass=OptionsType):
         fields = type(self).model_fields
         return [(name, value) for name, value in self if value != fields[name].default]
 
+    @property
+    def _stated_values(self) -> dict[str, Any]:
+        """The values that were stated, even if they are the defaults."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
     def replace(self, **changes: Any) -> Self:
         """Return the options with other values, which are checked."""
-        stated_values = {name: getattr(self, name) for name in self.model_fields_set}
-        return type(self)(**stated_values | changes)
+        return type(self)(**self._stated_values | changes)
 
     def field_error(self, field: str, message: str) -> InputError:
         """Return the error for a field that contradicts other fields."""
@@ -200,15 +205,10 @@ def is_options_class(value: Any) -> bool:
 def field_choices(info: FieldInfo) -> Collection[Any]:
     """Return the valid values of a field; empty if the type alone decides."""
     choices = field_option(info).choices
-    return _literal_choices(info.annotation) if choices is None else choices
-
-
-def _literal_choices(field_type: Any) -> tuple[Any, ...]:
-    """Return the values of a ``Literal``, also inside a union or a sequence type."""
-    if typing.get_origin(field_type) is Literal:
-        return typing.get_args(field_type)
-    parts = typing.get_args(field_type)
-    return tuple(choice for part in parts for choice in _literal_choices(part))
+    if choices is not None:
+        return choices
+    # The other parts are types.
+    return [part for part in type_parts(info.annotation) if isinstance(part, str)]
 
 
 def item_type(field_type: Any) -> Any:
@@ -218,10 +218,10 @@ def item_type(field_type: Any) -> Any:
     return None
 
 
-def plain_types(field_type: Any) -> Iterator[Any]:
-    """Yield the types in a union or a sequence type."""
+def type_parts(field_type: Any) -> Iterator[Any]:
+    """Yield the types in a union or a sequence type, and the values of a ``Literal``."""
     parts = typing.get_args(field_type)
-    yield from chain.from_iterable(map(plain_types, parts)) if parts else [field_type]
+    yield from chain.from_iterable(map(type_parts, parts)) if parts else [field_type]
 
 
 def _convert_value(value: Any, field_type: Any, option: Option) -> Any:
@@ -267,12 +267,10 @@ def _check_encoding(text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        encoding = sys.getfilesystemencoding()
-        advice = "Rename the file or folder, or give another one."
-        if encoding != "utf-8":
-            advice = f"Python reads {encoding} here: set PYTHONUTF8=1."
         raise InputError(
-            f"expected valid UTF-8, because parquet files need such paths. {advice}", value=text
+            "expected valid UTF-8, because parquet files need such paths. Rename the file or "
+            "folder, or set PYTHONUTF8=1 if the locale is not UTF-8.",
+            value=text,
         ) from None
 
 
@@ -306,14 +304,9 @@ def input_error(error: ValidationError, model: type[Options], callee: str = "") 
     callee = callee or model.__name__
     if detail["type"] == "extra_forbidden":
         name = str(detail["loc"][-1])
-        own_name = find_own_name(name)
-        if own_name.partition("=")[0] in model.model_fields:
-            suggestion = f" Here it is `{own_name}`."
-        else:
-            suggestion = suggest_names(name, model.model_fields)
         return InputError(
-            f"{callee} has no parameter with this name.{suggestion} `help({callee})` lists all "
-            "parameters.",
+            f"{callee} has no parameter with this name.{_suggest_field(name, model)} "
+            f"`help({callee})` lists all parameters.",
             field=f"{field_name}.{name}",
             value=detail["input"],
         )
@@ -331,6 +324,14 @@ def input_error(error: ValidationError, model: type[Options], callee: str = "") 
         if _find_field(model, other["loc"])[0] == path
     )
     return InputError(f"expected {' or '.join(expected)}.", field=field_name, value=detail["input"])
+
+
+def _suggest_field(name: str, model: type[Options]) -> str:
+    """Return a sentence with the field of the same meaning, or with similar names."""
+    own_name = find_own_name(name)
+    if own_name.partition("=")[0] in model.model_fields:
+        return f" Here it is `{own_name}`."
+    return suggest_names(name, model.model_fields)
 
 
 def _find_field(model: Any, location: Iterable[Any]) -> tuple[list[str], FieldInfo | None]:
@@ -354,16 +355,17 @@ def _locate_error(error: Exception, field: str, info: FieldInfo | None, value: A
         return InputError(f"{error}.", field=field, value=value)
     if not is_options_class(info.annotation):
         return type(error)(error.message, field=field, value=error.value)
+    if not error.field:  # a check of several fields of the group
+        return error
     name = error.field.rpartition(".")[2]
-    return error.for_field(f"{field}.{name}")  # without a name, the error is about the group
+    return error.for_field(f"{field}.{name}")
 
 
 def _describe_expected(detail: Any, info: FieldInfo | None) -> str:
     """Return the values that a field accepts, such as ``at least 1``."""
     if info and not _BOUNDS.keys().isdisjoint(detail.get("ctx", {})):
-        checks = [*info.metadata]
-        for part in plain_types(info.annotation):
-            checks += getattr(part, "metadata", ())  # bounds of the items of a sequence
+        parts = [info, *type_parts(info.annotation)]  # the items of a sequence have bounds, too
+        checks = [check for part in parts for check in getattr(part, "metadata", ())]
         return " and ".join(
             f"{words} {getattr(check, name)}"
             for check in checks

@@ -9,6 +9,7 @@ from pydantic import Field
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Option, Options
+from fsdpo_data.pairs.limits import AllowUnclosed, MaxPairs
 from fsdpo_data.steps.rewards import AGGREGATES, PAIR_AGGREGATE, aggregate_expr
 
 PAIR_PANEL = "Style full"  #: Heading in ``--help`` of the options of these pairs.
@@ -29,16 +30,10 @@ class PairRule(Options):
     """Pair the best correct with the worst incorrect solutions. Without it, pair the highest with
     the lowest rewards, regardless of the outcome.
     """
-    max_pairs: Annotated[int | None, Field(ge=1)] = None
-    """Maximum number of pairs per problem. `full` prefers the largest margins, `step-dpo` the
-    errors with the lowest rewards.
-    """
+    max_pairs: MaxPairs = None
     min_margin: Annotated[float | None, Field(ge=-1, le=1), Option(panel=PAIR_PANEL)] = None
     """Minimum reward of the chosen minus the rejected solution."""
-    allow_unclosed: bool = False
-    """Form pairs of solutions whose thinking never ends, too. By default they are left out, like
-    truncated solutions.
-    """
+    allow_unclosed: AllowUnclosed = False
 
     def with_aggregate(self, default: str) -> PairSpec:
         """Return the rule with its aggregate, or with ``default`` if it has none."""

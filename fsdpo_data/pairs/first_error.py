@@ -13,6 +13,7 @@ from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.parquet_files import read_table_batches
 from fsdpo_data.core.sampling import ContinuationSettings
+from fsdpo_data.pairs.limits import AllowUnclosed, MaxPairs
 from fsdpo_data.steps.first_error import NO_ERROR, find_first_below
 
 #: Keys of the counts of incorrect solutions: their total, and the reasons that exclude some.
@@ -31,14 +32,13 @@ class ErrorRule(Options):
 
 
 class StepPairSpec(ErrorRule):
-    """Options that select the first errors for Step-DPO pairs."""
+    """Options that select the first errors for Step-DPO pairs.
 
-    max_pairs: Annotated[int | None, Field(ge=1)] = None
-    """Maximum first errors per problem; the lowest rewards have priority. Each error gives one pair
-    if a continuation corrects it. None sets no limit.
+    Each error gives one pair if a continuation corrects it, so ``max_pairs`` counts errors.
     """
-    allow_unclosed: bool = False
-    """Whether solutions whose thinking never ends may be in pairs."""
+
+    max_pairs: MaxPairs = None
+    allow_unclosed: AllowUnclosed = False
 
 
 class StepPairSettings(FileModel):

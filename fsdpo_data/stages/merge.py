@@ -15,7 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from fsdpo_data.core.command_line import command_parameters, make_options
+from fsdpo_data.core.command_line import parse_fields
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import FAILURES_FILE, count_failures, read_failures
 from fsdpo_data.core.files import store_errors, write_text
@@ -25,7 +25,6 @@ from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.jsonl_log import JsonlLog, scan_lines
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.dataset.derive import derive_dataset, derive_shard
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.remote import expand_folders, local_paths
@@ -82,8 +81,8 @@ class ShardInfo:
     job: JobShard  #: Index of the shard, and the number of shards.
     program: str  #: The program that wrote the shard.
     command: str  #: The command of the program.
-    options: dict[str, Any]  #: Options of the command, without ``_PER_JOB_OPTIONS``.
-    given_names: list[str]  #: Names of the options that were stated.
+    #: The stated options of the command, without ``_PER_JOB_OPTIONS``.
+    options: dict[str, Any]
     config: dict[str, Any]  #: Config of the complete run.
 
 
@@ -128,21 +127,12 @@ def write_shard_file(
     program: str, command: str, options: Options, job: JobShard, out: Path
 ) -> None:
     """Describe a finished shard in its directory, for the merge."""
-    shared_parameters = [
-        parameter
-        for name, parameter in command_parameters(type(options)).items()
-        if name not in _PER_JOB_OPTIONS
-    ]
     entry = {
         "shard": str(job),
         "program": program,
         "command": command,
-        "options": {parameter.name: parameter.value_in(options) for parameter in shared_parameters},
-        "given": [
-            parameter.name for parameter in shared_parameters if parameter.is_stated_in(options)
-        ],
+        "options": options.model_dump(mode="json", exclude_unset=True, exclude=_PER_JOB_OPTIONS),
     }
-    entry = json.loads(json.dumps(entry, default=str))
     text = json.dumps({**entry, "digest": digest(entry)}, indent=2)
     write_text(out / SHARD_FILE, text + "\n")
 
@@ -197,28 +187,33 @@ def copy_shards(
         StoreError: if the disk fails.
     """
     first_shard = shards[0]
-    known_names = command_parameters(options_class).keys() - _PER_JOB_OPTIONS
-    differing_names = first_shard.options.keys() ^ known_names
-    if differing_names:
-        raise _shard_error(
-            first_shard.location,
-            f"the options of this shard differ from this release: "
-            f"{summarize_list(sorted(differing_names))}. Merge with the release that wrote it.",
-        )
     out = Path(options.out)
+    command_options = _finishing_options(first_shard, options, options_class)
     with lock_run_directory(out, first_shard.config, resume=True):
         _discard_resolved_failures([shard.path for shard in shards], out)
         for shard in shards:
             _copy_shard(shard.path, out)
-    arguments = {name: first_shard.options[name] for name in first_shard.given_names}
-    arguments |= {"out": str(out), "resume": True}
-    if "workers" in known_names:
-        arguments["workers"] = options.workers
-    command_options = make_options(options_class, arguments)
-    if isinstance(command_options, FailureOptions):
-        # The shards have tried every item, and another try would need the model.
-        command_options = command_options.replace(retry_failed=False)
     return command_options
+
+
+def _finishing_options(
+    shard: ShardInfo, options: MergeOptions, options_class: type[OptionsT]
+) -> OptionsT:
+    """Return the options that finish the command of a shard in the output of a merge."""
+    values = shard.options | {"out": str(options.out), "resume": True}
+    if "workers" in options_class.model_fields:
+        values["workers"] = options.workers
+    if issubclass(options_class, FailureOptions):
+        # The shards have tried every item, and another try would need the model.
+        values["retry_failed"] = False
+    try:
+        return parse_fields(options_class, values)
+    except InputError as error:
+        raise _shard_error(
+            shard.location,
+            f"the options of this shard differ from this release: {error} Merge with the release "
+            "that wrote it.",
+        ) from None
 
 
 def _options_class(command: str) -> type[ShardedOptions]:
@@ -278,7 +273,6 @@ def _read_shard(path: Path, location: str | Path, program: ShardedProgram) -> Sh
                 program=entry["program"],
                 command=entry["command"],
                 options=entry["options"],
-                given_names=entry["given"],
                 config=config,
             )
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

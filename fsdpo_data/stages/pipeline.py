@@ -367,9 +367,7 @@ def make_build_job(
     job = BuildJob(
         spec=BuildSpec(sample, grade),
         source=problems,
-        template=template,
-        make_sampler=policy.make_sampler,
-        batch_size=policy.batch_size,
+        policy=policy,
         workers=workers,
         failure_policy=failure_policy,
         keeps_engine=keeps_engine,
@@ -385,7 +383,7 @@ def _with_search(job: BuildJob, search: SolutionSearch) -> BuildJob:
 
     def make_sampler() -> Sampler:
         """Load the policy and the reward model."""
-        policy = job.make_sampler()
+        policy = job.policy.make_sampler()
         scorer = reward_model.make_scorer()
         sampler: Sampler = entry.load(policy, scorer, sample.segmenter, search.spec)
         return sampler
@@ -401,7 +399,7 @@ def _with_search(job: BuildJob, search: SolutionSearch) -> BuildJob:
     return replace(
         job,
         spec=spec,
-        make_sampler=make_sampler,
+        policy=replace(job.policy, make_sampler=make_sampler),
         keeps_batches=entry.keeps_batches,
         format_evidence=reward_model.format_evidence,
     )

@@ -54,6 +54,7 @@ from fsdpo_data.dataset.stage_records import (
 )
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.dataset.tally import Tally
+from fsdpo_data.engines.resolved import ResolvedPolicy
 from fsdpo_data.engines.samplers import (
     EngineLoader,
     PromptFailure,
@@ -65,7 +66,6 @@ from fsdpo_data.engines.samplers import (
     stream_outcomes,
 )
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
-from fsdpo_data.models.prompts import Template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.import_labels import (
     IMPORT_STAGE,
@@ -125,10 +125,8 @@ class BuildJob:
 
     spec: BuildSpec  #: The identity of the build.
     source: ProblemSet  #: The problems, and the rows that were quarantined while reading them.
-    template: Template  #: The prompt template.
-    #: Loads the sampler. Called only if samples are missing, because loading a model is slow.
-    make_sampler: Callable[[], Sampler]
-    batch_size: int = 64  #: Prompts per call of the sampler.
+    #: The model, which is loaded only if samples are missing, because that is slow.
+    policy: ResolvedPolicy
     workers: int | None = None  #: Processes that grade; None for one per available core.
     #: When the build stops because of prompts that the engine refuses.
     failure_policy: FailurePolicy = STOP_AT_FIRST
@@ -175,11 +173,11 @@ def build(
     """
     if not stages:
         return _build(job, out, resume=resume, progress=progress)
-    loader = EngineLoader(job.make_sampler)
+    loader = EngineLoader(job.policy.make_sampler)
     with lock_run_directory(out, job.config_with(stages), resume=resume):
         # The lock has checked the config, so everything in the directory belongs to this run.
         _build(
-            replace(job, make_sampler=loader),
+            replace(job, policy=replace(job.policy, make_sampler=loader)),
             out / BUILD_FOLDER,
             resume=True,
             progress=progress,
@@ -286,7 +284,7 @@ def sample_problems(
     on_new_records: Callable[[], None] = ignore_new_records,
 ) -> None:
     """Sample the solutions of ``problems`` that the run does not have yet."""
-    render_prompt = job.template.render
+    render_prompt = job.policy.model.template.render
     prompts = (
         (problem.id, Prompt(render_prompt(problem.question), problem.question))
         for problem in problems
@@ -297,8 +295,8 @@ def sample_problems(
         [problem.id for problem in problems],
         prompts,
         sampling=job.spec.sample.sampling,
-        make_sampler=job.make_sampler,
-        batch_size=job.batch_size,
+        make_sampler=job.policy.make_sampler,
+        batch_size=job.policy.batch_size,
         phase="sample",
         progress=progress,
         failures=FailureLog(run.path, job.failure_policy, "problems", run.line_spans),

@@ -1,7 +1,6 @@
 """Start and end of a training run, with its report and its model card."""
 
 import os
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from fsdpo_cards.model import TrainingRun, TrainingSource
 from fsdpo_cards.pinned_names import pinned_name
 
 import fsdpo_data
-from fsdpo_data.core.command_line import command_line
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.plugins import load_environment_plugins, loaded_plugins
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
@@ -26,13 +24,11 @@ from fsdpo_data.models.prompts import TEMPLATES
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_data.models.trained_template import recognise_template, write_trained_template
 from fsdpo_train.config import TrainConfig
-from fsdpo_train.trainer.computed_defaults import computed_names
 from fsdpo_train.trainer.row_source import RowSource, TrainingData
 from fsdpo_train.trainer.run_directory import is_main_process, lock_run_directory
+from fsdpo_train.trainer.train_command import PATH_OPTIONS, train_command
 from fsdpo_train.trainer.trainer import save_merged
 
-#: Options whose value may be a local path.
-_PATH_OPTIONS = ("from_config", "deepspeed")
 TEMPLATE_ROWS = 200  #: Rows of a file whose prompts show its prompt template.
 ReportT = TypeVar("ReportT", bound="TrainingReport")
 
@@ -160,7 +156,7 @@ def _write_card(
         sources=[_card_source(source) for source in data.sources],
         report=vars(report),
         options={**_without_folders(options), **_processes(), **versions},
-        command=_train_command(config, model, [source.name for source in data.sources]),
+        command=train_command(config, model, [source.name for source in data.sources]),
     )
     write_text(config.out / "README.md", model_card(run))
 
@@ -188,26 +184,8 @@ def _processes() -> dict[str, str]:
     return {} if count == "1" else {"processes": count}
 
 
-def _train_command(config: TrainConfig, model: str, data: Sequence[str]) -> str:
-    """Return the command line that trains the same model, without local folders.
-
-    Args:
-        config: The options of the run.
-        model: Name of the initial model; empty for random weights.
-        data: Names of the training data.
-    """
-    out = Path("runs", config.stage)
-    pinned_config = config.model_copy(
-        update={"data": tuple(data), "model": model or None, "out": out}
-    )
-    words = command_line(pinned_config, "fsdpo-train", config.stage, always=computed_names(config))
-    local_paths = {str(getattr(config, name, None)) for name in _PATH_OPTIONS}
-    words = [Path(word).name if word in local_paths else word for word in words]
-    return shlex.join([*words, "--out", str(out)])
-
-
 def _without_folders(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options with file names in place of paths."""
     return {
-        key: Path(value).name if key in _PATH_OPTIONS else value for key, value in options.items()
+        key: Path(value).name if key in PATH_OPTIONS else value for key, value in options.items()
     }

@@ -25,12 +25,12 @@ from fsdpo_data.dataset.stage_records import (
     SampleSettings,
 )
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.resolved import ResolvedRewardModel
+from fsdpo_data.engines.resolved import ResolvedPolicy, ResolvedRewardModel
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
-from fsdpo_data.models.prompts import get_template
-from fsdpo_data.models.resolve import ResolvedWeights
+from fsdpo_data.models.prompts import Template, get_template
+from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.continuations import ContinuationSampler, continuation_sampling
 from fsdpo_data.stages.label import LabelStage
@@ -83,14 +83,24 @@ def build_job(
     grader: str = GRADER_NAME,
     grade_thinking: bool = False,
     scoring: ScoreSettings | None = None,
+    template: Template | None = None,
+    batch_size: int = 64,
     **options: Any,
 ) -> BuildJob:
-    grading = GradeSettings(grader=grader, labels=OUTCOME_LABELS, grade_thinking=grade_thinking)
-    options.setdefault("template", get_template("problem"))
-    return BuildJob(
-        spec=BuildSpec(sampling or sample_settings(), grading, scoring),
-        source=source,
+    sampling = sampling or sample_settings()
+    policy = ResolvedPolicy(
+        model=ResolvedModel(sampling.model, path="", template=template or get_template("problem")),
+        author=sampling.model,
+        engine=sampling.engine,
+        unknown_fields=sampling.unknown_fields,
+        batch_size=batch_size,
         make_sampler=make_sampler,
+    )
+    grading = GradeSettings(grader=grader, labels=OUTCOME_LABELS, grade_thinking=grade_thinking)
+    return BuildJob(
+        spec=BuildSpec(sampling, grading, scoring),
+        source=source,
+        policy=policy,
         **options,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fsdpo_data.cli.options import OptionsCommand
 from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.options import Options
 
@@ -26,6 +27,6 @@ def parse_options(command: Any, words: Sequence[str]) -> Options | None:
     None for a command without options, and for names of plug-ins, which are not loaded.
     """
     values = values_on_line(command, words)
-    if command.options_class is None or values.pop("plugin", None):
+    if not isinstance(command, OptionsCommand) or values.pop("plugin", None):
         return None
     return make_options(command.options_class, values)

@@ -19,7 +19,8 @@ from fsdpo_bench.run_options import RunOptions
 from fsdpo_bench.tasks.fetch import fetch_file
 from fsdpo_bench.tasks.table import all_tasks, builtin_tasks, get_task
 from fsdpo_data.cli.console import new_app, print_next_command, run_app
-from fsdpo_data.cli.options import HelpCommand, command
+from fsdpo_data.cli.help import HelpCommand
+from fsdpo_data.cli.options import command
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import LazyModule
 from fsdpo_data.core.progress import progress as show_progress

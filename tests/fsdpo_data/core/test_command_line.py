@@ -1,4 +1,4 @@
-"""Tests of the command lines that options print."""
+"""Tests of the parameters of command lines."""
 
 from __future__ import annotations
 
@@ -8,103 +8,57 @@ import pytest
 import typer
 from fsdpo_bench.cli.app import app as bench_app
 from fsdpo_bench.run_options import RunOptions
-from parsed_options import values_on_line
+from parsed_options import parse_options
 
 from fsdpo_data.cli.app import app as data_app
-from fsdpo_data.core.command_line import command_line, command_parameters, make_options
+from fsdpo_data.core.command_line import command_parameters, make_options
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Options
 from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.options import SamplerOptions
-from fsdpo_data.stages.label import LabelOptions
-from fsdpo_data.stages.pair import PairOptions
+from fsdpo_data.stages.pair import PairOptions, StepPairOptions
 from fsdpo_data.stages.pipeline import BuildOptions
-from fsdpo_data.stages.score import ScoreOptions
-
-SERVER = {"engine": "openai", "base_url": "http://HOST:PORT/v1"}
-
-
-def parse(words: list[str]) -> dict[str, Any]:
-    """Parse a command line as typer does; return the values that are on it, by parameter."""
-    app = {"fsdpo-data": data_app, "fsdpo-bench": bench_app}[words[0]]
-    command = typer.main.get_command(app).commands[words[1]]  # type: ignore[attr-defined]
-    return values_on_line(command, words[2:])
 
 
 @pytest.mark.parametrize(
-    ("options_class", "program", "command", "values"),
+    ("line", "options"),
     [
-        (BuildOptions, "fsdpo-data", "build", {}),
-        (BuildOptions, "fsdpo-data", "build", {"samples": 4, "temperature": 0.5, "seed": 3}),
-        (BuildOptions, "fsdpo-data", "build", {"problems": ["a b", "-c"], "grade_thinking": True}),
-        (BuildOptions, "fsdpo-data", "build", {"prm": "o/p@c", "top": 2, "prm_format": "pqm"}),
-        (BuildOptions, "fsdpo-data", "build", {"api": "chat", "model": "m", **SERVER}),
+        ("build", BuildOptions()),
         (
-            BuildOptions,
-            "fsdpo-data",
-            "build",
-            {"engine": "replay", "replay": "FILE", "temperature": 0.8, "model_name": "GPT 9"},
+            "build --samples 4 --temperature 0.5 --problems rows --problems=-c --grade-thinking",
+            BuildOptions(
+                sampling=SamplingSpec(n=4, temperature=0.5),
+                problems=("rows", "-c"),
+                grade_thinking=True,
+            ),
         ),
         (
-            LabelOptions,
-            "fsdpo-data",
-            "label",
-            {"data": "DATASET", "rollouts": 4, "temperature": 1.0},
-        ),
-        (LabelOptions, "fsdpo-data", "label", {"data": "DATASET", "judge": "j", "votes": 3}),
-        (ScoreOptions, "fsdpo-data", "score", {"data": "DATASET", "policy": "p", "reference": "r"}),
-        (
-            PairOptions,
-            "fsdpo-data",
-            "pair",
-            {"data": "DATASET", "require_outcome": False, "top": 2},
-        ),
-        (PairOptions, "fsdpo-data", "pair", {"data": "DATASET", "min_margin": -0.5}),
-        (
-            PairOptions,
-            "fsdpo-data",
-            "pair",
-            {
-                "data": "DATASET",
-                "style": "step-dpo",
-                "threshold": 0.3,
-                "max_tokens": 99,
-                "model": "m",
-            },
+            "pair DATA --out o --no-require-outcome --top 2 --min-margin=-0.5",
+            PairOptions(data="DATA", out="o", require_outcome=False, top=2, min_margin=-0.5),
         ),
         (
-            RunOptions,
-            "fsdpo-bench",
-            "run",
-            {"model": "tiny", "decoder": ["sc", "sbs"], "k": [5, 15], "b2": [1, 3], "top_p": 0.9},
+            "pair DATA --out o --style step-dpo --threshold 0.3 --model m",
+            PairOptions(
+                data="DATA",
+                out="o",
+                style="step-dpo",
+                step_dpo=StepPairOptions(threshold=0.3, model="m"),
+            ),
+        ),
+        (
+            "run --model tiny --decoder sc --decoder sbs --prm p --k 5 --b2 1 --beam-aggregate min",
+            RunOptions(
+                model="tiny", decoder=("sc", "sbs"), prm="p", k=(5,), beam=BeamSpec(aggregate="min")
+            ),
         ),
     ],
 )
-def test_a_command_line_gives_equal_options(
-    options_class: type[Options], program: str, command: str, values: dict[str, Any]
-) -> None:
-    if "data" in command_parameters(options_class) and program == "fsdpo-data":
-        values = {"out": "o", **values}
-    options = make_options(options_class, values)
-    words = command_line(options, program, command)
-    assert words[:2] == [program, command] and "o" not in words
-    required = {name: value for name, value in values.items() if name == "out"}
-    added = [word for name in required for word in ("--out", str(values[name]))]
-    assert make_options(options_class, parse([*words, *added])) == options
-    # Options of the machine change nothing.
-    on_machine: dict[str, Any] = {"out": "elsewhere", "resume": True, "workers": 2}
-    if "engine" not in values:
-        on_machine["device"] = "cpu"
-    if values.get("engine") == "openai":
-        on_machine["timeout"] = 9.0
-    parameters = command_parameters(options_class)
-    host_values = {name: value for name, value in on_machine.items() if name in parameters}
-    if options_class is PairOptions:
-        host_values = {"out": "elsewhere", "resume": True}
-    assert (
-        command_line(make_options(options_class, {**values, **host_values}), program, command)
-        == words
-    )
+def test_a_command_line_gives_the_options_of_python(line: str, options: Options) -> None:
+    name, *words = line.split()
+    app = bench_app if name == "run" else data_app
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    assert parse_options(command, words) == options
 
 
 def test_only_stated_settings_of_a_recording_are_known() -> None:

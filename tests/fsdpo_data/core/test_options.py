@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from pydantic import Field
 
-from fsdpo_data.core.command_line import command_parameters, make_options
+from fsdpo_data.core.command_line import command_parameters, make_options, parse_fields
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.options import Group, Option, Options
+from fsdpo_data.core.options import Option, Options
 
 
 class OvenSpec(Options):
@@ -46,9 +46,7 @@ class BakeOptions(Options):
     """A spice."""
     oven: OvenSpec = OvenSpec(degrees=200.0)
     """The oven."""
-    hidden_oven: Annotated[OvenSpec, Option(has_flag=False), Group(flags={"degrees": "heat"})] = (
-        OvenSpec()
-    )
+    hidden_oven: Annotated[OvenSpec, Option(has_flag=False)] = OvenSpec()
     """Another oven."""
 
 
@@ -118,13 +116,7 @@ def test_a_group_keeps_its_default_and_knows_what_is_stated() -> None:
     options = make_options(BakeOptions, {"data": ["a"], "timer": "5"})
     assert options.oven == OvenSpec(degrees=200.0, timer=5)
     assert options.oven.model_fields_set == {"degrees", "timer"}
-    assert "hidden_oven" not in options.model_fields_set
-    stated = {
-        name
-        for name, parameter in command_parameters(BakeOptions).items()
-        if parameter.is_stated_in(options)
-    }
-    assert stated == {"data", "degrees", "timer"}
+    assert options.model_fields_set == {"data", "oven"}
     assert options.replace(spice="clove").model_fields_set == {"data", "oven", "spice"}
 
 
@@ -135,10 +127,16 @@ def test_an_error_in_a_group_names_the_path() -> None:
 
 
 def test_hidden_fields_are_no_parameters_of_a_command() -> None:
-    assert "heat" not in command_parameters(BakeOptions)
-    assert "heat" in command_parameters(BakeOptions, with_hidden=True)
+    assert [*command_parameters(BakeOptions)] == [
+        *("data", "sheet", "counts", "spice", "degrees", "timer", "kind")
+    ]
 
 
 def test_the_docstring_has_the_help_of_the_fields() -> None:
     assert "\nAttributes:\n    degrees: Temperature, with a `timer`.\n" in (OvenSpec.__doc__ or "")
     assert command_parameters(BakeOptions)["timer"].help == "Minutes; needs `degrees`."
+
+
+def test_a_dictionary_for_a_group_keeps_the_other_defaults_of_the_group() -> None:
+    options = parse_fields(BakeOptions, {"data": "a", "oven": {"timer": 5}})
+    assert options.oven == OvenSpec(degrees=200.0, timer=5)
