@@ -408,8 +408,7 @@ def test_the_sentences_of_the_readme_state_the_results_of_their_files_and_pages(
         rows = RESULTS[BY_COMMAND[excerpt[1]]][1].splitlines()
         assert [row for row in rows if row.startswith(f"{label}  ") and row.endswith(f"  {cell}")]
     gsm8k, math = clean_difference("187", "GSM8K", "8"), clean_difference("43", "MATH-500", "8")
-    assert f"best of 8 is {gsm8k.replace(']', '] points ahead')} on 187 of GSM8K," in text
-    assert f"and {math} on 43 of MATH-500" in text
+    assert f"best of 8 is {gsm8k} (187 of GSM8K) and {math} (43 of MATH-500) points" in text
     _, dpo, *_ = page_cells("study.md", "DPO")
     _, weighted, ahead, _ = page_cells("study.md", "full-step, γ 0.5, PRM")
     assert f"avg@2: DPO {accuracy(dpo)}, full-step {accuracy(weighted)} ({ahead})" in text
