@@ -77,8 +77,9 @@ class PrmFormatTokenizer:
         positions.
 
         Raises:
-            InputError: if the format needs the question and the item has none, or if the tokenizer
-                merges a step token with the text before it.
+            InputError: if the format needs the question and the item has none, if the tokenizer
+                merges a step token with the text before it, or if a score position is outside of
+                the text.
         """
         prm_format = self._prm_format
         prompt = fill_fields(
@@ -99,12 +100,22 @@ class PrmFormatTokenizer:
             position + prm_format.token_offset for position in encoded.score_positions
         ]
         length = score_positions[-1] + 1
+        if score_positions[0] < 0 or length > len(encoded.ids):
+            raise InputError(
+                f"the PRM format {prm_format.name} reads a reward outside of the text, "
+                f"{prm_format.token_offset} tokens from the end of a step or step token. Change "
+                "`token_offset` of the format.",
+                field="prm_format",
+                value=prm_format.name,
+            )
         if length > max_length:
             score_positions = []
             length = encoded.prompt_length
         return EncodedSolution(
             input_ids=np.array(encoded.ids[:length], np.int32),
-            prompt_length=encoded.prompt_length,
+            # The token before a first step of one token is the last token of the prompt. Solutions
+            # share the computation of their prompt, so the shared part must end before it.
+            prompt_length=min([encoded.prompt_length, *score_positions]),
             score_positions=score_positions,
             n_steps=len(steps),
         )

@@ -614,6 +614,32 @@ def test_too_long_solutions_and_wrong_formats(qwen_scorer: Scorer, tmp_path: Pat
         load_scorer(policy, ScorerOptions(device="cpu", prm_format="reasoneval-34b"))
 
 
+def test_a_first_step_of_one_token_scores_the_same_next_to_other_solutions(
+    make_checkpoint: MakeCheckpoint,
+) -> None:
+    """ReasonEval-7B reads the token before a step's last one: here the last token of the prompt."""
+    path = str(make_checkpoint("reasoneval-7b"))
+    scorer = load_scorer(path, ScorerOptions(device="cpu", prm_format="reasoneval-7b"))
+    solutions = [
+        ["Sure\n\n", "It is 14."],
+        ["First, 3 * 4 = 12.\n\n", "So 14."],
+        ["Sure\n\n", "14"],
+    ]
+    inputs = [ScorerInput("p", steps, "What is 2 + 3 * 4?") for steps in solutions]
+    alone = [scorer.score([item])[0] for item in inputs]
+    assert worst(scorer.score(inputs), alone) < 1e-5
+
+
+@pytest.mark.parametrize(("offset", "prompt"), [(1, "{question}"), (-3, "")])
+def test_a_score_position_outside_of_the_text_is_refused(
+    offset: int, prompt: str, make_checkpoint: MakeCheckpoint
+) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(make_checkpoint("trl"))
+    prm_format = PRM_FORMATS["trl"].replace(token_offset=offset, prompt=prompt)
+    with pytest.raises(InputError, match="reads a reward outside of the text"):
+        PrmFormatTokenizer(prm_format, tokenizer).encode(ScorerInput("p", ["a"], "What?"), 99)
+
+
 @pytest.mark.network
 @pytest.mark.parametrize(
     ("model", "expected"),
