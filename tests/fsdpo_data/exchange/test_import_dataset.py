@@ -367,3 +367,27 @@ def test_a_directory_of_files_is_one_source(tmp_path: Path) -> None:
     assert (result.read, result.rows, manifest.rows.problems) == (4, 2, 2)
     quarantined = lines(tmp_path / "out/quarantine.jsonl")
     assert [Path(row["source"]).name for row in quarantined] == ["a.jsonl", "b.jsonl"]
+
+
+def test_prm800k_comes_back_from_an_export_with_its_ratings(tmp_path: Path, shared: Path) -> None:
+    file = shared / "data/stepwise/openr/samples_prm800k.jsonl"
+    import_labels(file, PRM800K, tmp_path / "first")
+    exported = export(tmp_path / "first", PRM800K, tmp_path / "export").file
+    import_labels(exported, PRM800K, tmp_path / "second")
+    columns = ["problem_id", "completions", "step_labels", "step_ratings"]
+    first, second = (
+        [[row[column] for column in columns] for row in solutions(tmp_path / name)]
+        for name in ("first", "second")
+    )
+    assert first == second
+    assert {rating for *_, ratings in first for rating in ratings} == {-1, 0, 1}
+    reasons = Counter(row["label"]["finish_reason"] for row in lines(exported))
+    assert set(reasons) == {"found_error", "give_up", "solution"}
+
+
+def test_an_answer_that_nothing_graded_is_exported_as_neither_right_nor_wrong(
+    tmp_path: Path, shared: Path
+) -> None:
+    import_labels(shared / "data/stepwise/processbench/gsm8k.json", "processbench", tmp_path / "in")
+    rows = json.loads(export(tmp_path / "in", "processbench", tmp_path / "out").file.read_text())
+    assert {row["final_answer_correct"] for row in rows} == {None}
