@@ -289,6 +289,7 @@ class RecordedResponseImport(RowImport):
     def make_spec(self, revision: str, n_samples: int) -> BuildSpec:
         """Return the spec of the dataset."""
         options = self.options
+        recording = self.identify_texts(revision) if self._options_decide_texts else revision
         segmenter = segmenter_name(options.segmenter or "auto")
         if self.has_recorded_steps and options.segmenter is None:
             segmenter = RECORDED_STEPS
@@ -305,7 +306,7 @@ class RecordedResponseImport(RowImport):
                 template=self.template.ref,
                 sampling=SamplingSpec(n=n_samples, **options.sampling.values),
                 unknown_fields=options.sampling.unknown_fields,
-                engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=revision),
+                engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=recording),
                 segmenter=segmenter,
             ),
             grade=GradeSettings(
@@ -315,6 +316,17 @@ class RecordedResponseImport(RowImport):
             ),
             score=score,
         )
+
+    @property
+    def _options_decide_texts(self) -> bool:
+        """Whether another import of the same files may have other texts at the same positions.
+
+        Responses that are unusable with these options, for example because their step scores are
+        missing, may be usable with others.
+        """
+        options = self.options
+        has_renamed_series = options.series is not None and options.model_name is not None
+        return bool(self.result.quarantined) or has_renamed_series or bool(options.response_field)
 
     def _model_name(self) -> str:
         """Return the name of the model in the rows; InputError if they name several."""

@@ -17,7 +17,7 @@ from fsdpo_data.core.identity import (
 )
 from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.stage_records import NO_GRADER, GradeSettings, SampleSettings
-from fsdpo_data.exchange.formats import ExchangeFormat
+from fsdpo_data.exchange.formats import FORMATS, ExchangeFormat
 from fsdpo_data.exchange.imported_pairs import ImportedPairStage
 from fsdpo_data.exchange.response_formats import Fields, RecordedResponse
 from fsdpo_data.exchange.row_import import ImportedFile, ImportSource, RowImport
@@ -83,7 +83,9 @@ class StepLabelImport(RowImport):
 
     def make_spec(self, revision: str, n_samples: int) -> BuildSpec:
         """Return the spec of the dataset."""
-        if self.settings.changes_text:
+        if self.label_format.name not in FORMATS:
+            revision = self.identify_texts(revision)  # the options name the fields of the texts
+        elif self.settings.changes_text:
             # The texts differ from those of another import of these rows, so the ids do, too.
             options = self.settings.model_dump(
                 include={"format", "step_separator", "first_error_only"}

@@ -391,3 +391,17 @@ def test_an_answer_that_nothing_graded_is_exported_as_neither_right_nor_wrong(
     import_labels(shared / "data/stepwise/processbench/gsm8k.json", "processbench", tmp_path / "in")
     rows = json.loads(export(tmp_path / "in", "processbench", tmp_path / "out").file.read_text())
     assert {row["final_answer_correct"] for row in rows} == {None}
+
+
+def test_other_steps_of_a_file_have_other_ids(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text(json.dumps({"q": "2+2?", "a": ["4."], "b": ["5."], "labels": [True]}) + "\n")
+    ids = set()
+    for name in ("a", "b"):
+        options = ["--question-field", "q", "--steps-field", name, "--label-field", "labels"]
+        words = ("import", str(file), "--from", "fields", *options, "--out", str(tmp_path / name))
+        assert run(capsys, *words)[0] == 0
+        ids |= {row["solution_id"] for row in solutions(tmp_path / name)}
+    assert len(ids) == 2
