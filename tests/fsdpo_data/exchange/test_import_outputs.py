@@ -239,6 +239,15 @@ def test_finish_reasons_are_read_from_several_fields(tmp_path: Path) -> None:
     assert [row["outcome"] for row in solutions] == ["correct"] * 3 + ["no_answer", "correct"]
 
 
+@pytest.mark.parametrize("field", ["finish_reasons", "finish_reason", "stop_reason"])
+def test_each_response_has_its_finish_reason(tmp_path: Path, field: str) -> None:
+    reasons = ["stop", "MAX_TOKENS", {"type": "length"}, None, "abort", "ERROR"]
+    row = {"question": "2+2?", "answer": "4", "responses": [RIGHT] * len(reasons), field: reasons}
+    manifest, solutions = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
+    assert [row["finish_reason"] for row in solutions] == ["stop", "length", "length", "stop"]
+    assert quarantine_counts(manifest) == {"the response is not finished": 2}
+
+
 def test_a_file_is_graded_as_it_is_imported(tmp_path: Path) -> None:
     """The prompt opens the thinking, which the response does not end."""
     row = {"question": "2+2?", "answer": "4", "prompt": "2+2?\n<think>\n", "response": RIGHT}
