@@ -405,3 +405,19 @@ def test_other_steps_of_a_file_have_other_ids(
         assert run(capsys, *words)[0] == 0
         ids |= {row["solution_id"] for row in solutions(tmp_path / name)}
     assert len(ids) == 2
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_warned"),
+    [(["Step 1: 9 eggs.", "Step 2: 18."], True), (["9 eggs.\n", "18."], False), (["9."], False)],
+)
+def test_steps_without_white_space_between_them_are_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, steps: list[str], is_warned: bool
+) -> None:
+    """The rows are like those of ``trl-lib/math_shepherd``, whose steps are stripped."""
+    row = {"prompt": "How many?", "completions": steps, "labels": [True] * len(steps)}
+    (tmp_path / "trl.jsonl").write_text(json.dumps(row) + "\n")
+    import_labels(tmp_path / "trl.jsonl", "trl-stepwise", tmp_path / "out")
+    import_label_rows(tmp_path / "trl.jsonl", "trl-stepwise", tmp_path / "rows.jsonl")
+    warnings = [record for record in caplog.messages if "without white space" in record]
+    assert len(warnings) == 2 * is_warned
