@@ -123,7 +123,11 @@ class PrmFormatTokenizer:
     def _encode_separately(self, prompt: str, steps: Sequence[str]) -> _EncodedText:
         """Encode the prompt, each step and each step token separately."""
         prm_format = self._prm_format
-        ids = [*self._bos_ids] if prm_format.bos else []
+        ids = self._bos_ids_before(prompt)
+        if self._starts_with_bos(prompt):
+            # Sentencepiece tokenizers encode the text after the token otherwise than a text alone.
+            ids.append(self._tokenizer.bos_token_id)
+            prompt = prompt.removeprefix(self._tokenizer.bos_token)
         ids += self._encode_text(prompt)
         prompt_length = len(ids)
         step_token_ids = self._encode_text(prm_format.step_token)
@@ -172,9 +176,7 @@ class PrmFormatTokenizer:
         encoding = self._text_encoder.encode(text, add_special_tokens=False)
         token_starts = [start for start, _ in encoding.offsets]
         token_ends = [end for _, end in encoding.offsets]
-        bos_token = self._tokenizer.bos_token
-        has_bos = bool(bos_token) and text.startswith(bos_token)
-        bos_ids = self._bos_ids if prm_format.bos and not has_bos else []
+        bos_ids = self._bos_ids_before(text)
         score_positions = [
             len(bos_ids) + self._find_score_token(text, token_starts, span) for span in spans
         ]
@@ -243,6 +245,16 @@ class PrmFormatTokenizer:
                 field="prm",
             )
         return turn_texts
+
+    def _bos_ids_before(self, text: str) -> list[int]:
+        """Return the beginning-of-sequence token that comes before a text, if there is one."""
+        needs_bos = self._prm_format.bos and not self._starts_with_bos(text)
+        return [*self._bos_ids] if needs_bos else []
+
+    def _starts_with_bos(self, text: str) -> bool:
+        """Return whether a text starts with the beginning-of-sequence token."""
+        bos_token = self._tokenizer.bos_token
+        return bool(bos_token) and text.startswith(bos_token)
 
     def _encode_text(self, text: str) -> list[int]:
         ids: list[int] = self._text_encoder.encode(text, add_special_tokens=False).ids
