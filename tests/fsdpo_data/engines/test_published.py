@@ -655,8 +655,8 @@ def test_a_first_step_of_one_token_scores_the_same_next_to_other_solutions(
         ["Sure\n\n", "14"],
     ]
     inputs = [ScorerInput("p", steps, "What is 2 + 3 * 4?") for steps in solutions]
-    alone = [scorer.score([item])[0] for item in inputs]
-    assert worst(scorer.score(inputs), alone) < 1e-5
+    single_scores = [scorer.score([item])[0] for item in inputs]
+    assert worst(scorer.score(inputs), single_scores) < 1e-5
 
 
 @pytest.mark.parametrize(("offset", "prompt"), [(1, "{question}"), (-3, "")])

@@ -421,3 +421,14 @@ def test_steps_without_white_space_between_them_are_a_warning(
     import_label_rows(tmp_path / "trl.jsonl", "trl-stepwise", tmp_path / "rows.jsonl")
     warnings = [record for record in caplog.messages if "without white space" in record]
     assert len(warnings) == 2 * is_warned
+
+
+def test_a_directory_gives_the_split_at_the_end_of_its_file_names(tmp_path: Path) -> None:
+    """The files of openai/prm800k are in one directory."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in ("phase1_train", "phase1_test", "phase2_train", "phase2_test"):
+        (folder / f"{name}.jsonl").write_text(json.dumps(prm800k_row(f"{name}?", 1)) + "\n")
+    import_labels(folder, PRM800K, tmp_path / "out")
+    questions = api.open_dataset(tmp_path / "out").problems().collect()["question"]
+    assert set(questions) == {"phase1_train?", "phase2_train?"}
