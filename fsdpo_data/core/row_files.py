@@ -12,6 +12,7 @@ import glob
 import gzip
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ _INFO_FILES = ("dataset_info.json", "dataset_dict.json", "state.json")
 CSV_DELIMITERS = (",", ";", "\t")
 #: Names of splits in file names and folder names.
 SPLITS = ("train", "test", "validation", "valid", "dev")
+_SPLIT_IN_NAME = re.compile(rf"(?:^|[-._ \d])({'|'.join(SPLITS)})(?:$|[-._ \d])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +139,13 @@ def data_suffix(path: Path) -> str:
 
 
 def split_in_path(path: Path) -> str:
-    """Return the split in a file name, or in a folder name of its path; empty without a split."""
+    """Return the split in a file name, or in a folder name of its path; empty without a split.
+
+    As in ``datasets``, a name states a split as a word between separators or digits.
+    """
     for part in (path.stem, *path.parent.parts):
-        for split in SPLITS:
-            if part == split or part.startswith((f"{split}-", f"{split}_", f"{split}.")):
-                return split
+        if match := _SPLIT_IN_NAME.search(part):
+            return match[1]
     return ""
 
 

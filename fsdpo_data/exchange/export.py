@@ -149,4 +149,6 @@ def read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str,
         for row in joined.iter_rows(named=True):
             if config == "solutions":
                 row["labels"] = right_steps(row, label_kind)
+                if label_kind != "imported":
+                    row["step_ratings"] = None  # ratings belong to imported labels
             yield row

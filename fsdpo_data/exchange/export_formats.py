@@ -7,7 +7,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Literal, Self
 
-from fsdpo_data.core.entities import OUTCOMES
+from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES, UNGRADED
 from fsdpo_data.core.placeholders import fill_placeholders
 from fsdpo_data.pairs.statistics import find_first_difference
 from fsdpo_data.steps.first_error import find_first_wrong
@@ -69,9 +69,14 @@ class ExportFormat:
             return converted
         if self.config == "solutions":
             text = "".join(row["completions"])
-            row = {**row, "text": text, "correct": row["outcome"] == "correct"}
+            row = {**row, "text": text, "correct": _is_correct(row)}
         exported: Row = fill_placeholders(self.row, {**row, **converted})
         return exported
+
+
+def _is_correct(row: Row) -> bool | None:
+    """Return whether the answer of a solution is correct; None if nothing decided this."""
+    return row["outcome"] == "correct" if row["outcome"] in GRADED_OUTCOMES else None
 
 
 def compute_openrlhf_margin(row: Row) -> Row:
@@ -104,20 +109,35 @@ def convert_to_math_shepherd(row: Row) -> Row:
 
 
 def compute_prm800k_values(row: Row) -> Row:
-    """Compute PRM800K's rated steps (one completion each, rated 1 or -1) and finish reason."""
+    """Compute PRM800K's rated steps (one completion each) and finish reason.
+
+    A rating is 1 or -1 by the label, or the rating of an import, which may be 0 (neutral).
+    """
     steps = _labelled_steps(row)
+    ratings = row["step_ratings"] or [1 if is_right else -1 for _, is_right in steps]
     rated_steps = [
         {
-            "completions": [{"text": step, "rating": 1 if label else -1, "flagged": False}],
+            "completions": [{"text": step, "rating": rating, "flagged": False}],
             "human_completion": None,
             "chosen_completion": 0,
         }
-        for step, label in steps
+        for (step, _), rating in zip(steps, ratings, strict=True)
     ]
-    is_right = all(label for _, label in steps)
-    finish_reason = "solution" if is_right else "found_error"
+    if not all(is_right for _, is_right in steps):
+        finish_reason = "found_error"
+    else:
+        finish_reason = "solution" if _is_complete(row) else "give_up"
     # ``unknown`` fills the null fields of the row in ``formats.toml``.
     return {"rated_steps": rated_steps, "rating_finish_reason": finish_reason, "unknown": None}
+
+
+def _is_complete(row: Row) -> bool:
+    """Return whether a solution has an end: it is not truncated, and not the start of another.
+
+    An imported solution that goes on after its labelled steps ends with the text between two steps.
+    """
+    goes_on = row["outcome"] == UNGRADED and row["completions"][-1][-1:].isspace()
+    return row["finish_reason"] == "stop" and not goes_on
 
 
 def compute_processbench_values(row: Row) -> Row:

@@ -214,7 +214,7 @@ class RecordedResponseImport(RowImport):
         """Return the problem of a response, from the given problems or from the row itself."""
         if self._problem_of_question:
             problem = self._problem_of_question.get(question_key(response.question))
-            return problem or self._find_problem_by_prompt(prompt)
+            return problem or self._find_problem_by_prompt(response.question, prompt)
         question = response.question or prompt
         for name, value in (("question", question), ("gold", response.gold)):
             if not value.strip():
@@ -223,22 +223,29 @@ class RecordedResponseImport(RowImport):
             Problem(question, response.gold, source=source, split=self.options.split)
         )
 
-    def _find_problem_by_prompt(self, prompt: str) -> Problem:
-        """Return the problem whose question is last in a prompt; few-shot examples come first."""
+    def _find_problem_by_prompt(self, question: str, prompt: str) -> Problem:
+        """Return the problem whose question is last in a prompt; few-shot examples come first.
+
+        If the row states a question of the prompt, only this part of the prompt counts. The last
+        known question may be one of the examples, if the stated question is unknown.
+        """
         problem = self._problem_of_prompt.get(text_key(prompt))
         if problem is not None:
             return problem
         prompt_key = question_key(prompt)
+        stated_key = question_key(question)
+        if stated_key and stated_key in prompt_key:
+            prompt_key = stated_key
         matches = [
-            (prompt_key.rfind(question) + len(question), len(question), question)
-            for question in self._problem_of_question
-            if question in prompt_key
+            (prompt_key.rfind(known_key) + len(known_key), len(known_key), known_key)
+            for known_key in self._problem_of_question
+            if known_key in prompt_key
         ]
         if not matches:
             raise UnusableRowError("the question matches no problem, or several")
         # The match that ends last, and the longest of the matches that end there.
-        _, _, question = max(matches)
-        return self._problem_of_question[question]
+        _, _, matching_key = max(matches)
+        return self._problem_of_question[matching_key]
 
     def warnings(self) -> Iterator[str]:
         """Yield what a user may overlook in the files."""
@@ -289,6 +296,7 @@ class RecordedResponseImport(RowImport):
     def make_spec(self, revision: str, n_samples: int) -> BuildSpec:
         """Return the spec of the dataset."""
         options = self.options
+        recording = self.identify_texts(revision) if self._options_decide_texts else revision
         segmenter = segmenter_name(options.segmenter or "auto")
         if self.has_recorded_steps and options.segmenter is None:
             segmenter = RECORDED_STEPS
@@ -305,7 +313,7 @@ class RecordedResponseImport(RowImport):
                 template=self.template.ref,
                 sampling=SamplingSpec(n=n_samples, **options.sampling.values),
                 unknown_fields=options.sampling.unknown_fields,
-                engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=revision),
+                engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=recording),
                 segmenter=segmenter,
             ),
             grade=GradeSettings(
@@ -315,6 +323,17 @@ class RecordedResponseImport(RowImport):
             ),
             score=score,
         )
+
+    @property
+    def _options_decide_texts(self) -> bool:
+        """Whether another import of the same files may have other texts at the same positions.
+
+        Responses that are unusable with these options, for example because their step scores are
+        missing, may be usable with others.
+        """
+        options = self.options
+        has_renamed_series = options.series is not None and options.model_name is not None
+        return bool(self.result.quarantined) or has_renamed_series or bool(options.response_field)
 
     def _model_name(self) -> str:
         """Return the name of the model in the rows; InputError if they name several."""

@@ -5,7 +5,8 @@ No answer is graded, because many published solutions end at their first wrong s
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 from fsdpo_data.core.identity import (
@@ -17,7 +18,7 @@ from fsdpo_data.core.identity import (
 )
 from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.stage_records import NO_GRADER, GradeSettings, SampleSettings
-from fsdpo_data.exchange.formats import ExchangeFormat
+from fsdpo_data.exchange.formats import FORMATS, ExchangeFormat
 from fsdpo_data.exchange.imported_pairs import ImportedPairStage
 from fsdpo_data.exchange.response_formats import Fields, RecordedResponse
 from fsdpo_data.exchange.row_import import ImportedFile, ImportSource, RowImport
@@ -56,6 +57,7 @@ class StepLabelImport(RowImport):
             self.stages = [ImportedPairStage()]
         self.template = get_template(template or _DEFAULT_TEMPLATE)
         self._has_prompts = False  # whether the rows have prompts of their own
+        self._n_without_space = 0  # solutions with steps that no white space separates
         self._write = write
 
     def format_of_row(self, fields: Fields) -> ExchangeFormat:
@@ -69,7 +71,21 @@ class StepLabelImport(RowImport):
         self._has_prompts |= bool(response.prompt)
         self._write(response, response.prompt or self.template.render(response.question))
         self.result.steps.update(label >= RIGHT_STEP_LABEL for label in response.step_labels or ())
+        self._n_without_space += any(
+            not step[-1:].isspace() and not next_step[:1].isspace()
+            for step, next_step in pairwise(response.steps)
+        )
         return True
+
+    def warnings(self) -> Iterator[str]:
+        """Yield what a user may overlook in the rows."""
+        if self._n_without_space * 2 > self.result.rows:
+            yield (
+                f"{self._n_without_space:,} of {self.result.rows:,} solutions have steps without "
+                "white space between them, so the end of a step joins the next word. Datasets of "
+                "TRL are like this, because its trainer adds a line end to each step. Use "
+                "`step_separator=newline`."
+            )
 
     def nothing_message(self, source: ImportSource) -> str:
         """Return the error message for a source without a usable row."""
@@ -83,7 +99,9 @@ class StepLabelImport(RowImport):
 
     def make_spec(self, revision: str, n_samples: int) -> BuildSpec:
         """Return the spec of the dataset."""
-        if self.settings.changes_text:
+        if self.label_format.name not in FORMATS:
+            revision = self.identify_texts(revision)  # the options name the fields of the texts
+        elif self.settings.changes_text:
             # The texts differ from those of another import of these rows, so the ids do, too.
             options = self.settings.model_dump(
                 include={"format", "step_separator", "first_error_only"}

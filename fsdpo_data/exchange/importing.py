@@ -27,7 +27,12 @@ from fsdpo_data.exchange.imported_step_labels import (
     make_training_row,
 )
 from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseReading
-from fsdpo_data.exchange.row_import import ImportResult, RowImport, open_source
+from fsdpo_data.exchange.row_import import (
+    ImportResult,
+    ImportSource,
+    RowImport,
+    open_source,
+)
 from fsdpo_data.exchange.spool import SolutionSpool, seal_import
 from fsdpo_data.steps.segment import SEGMENTERS
 
@@ -157,9 +162,7 @@ def run_import(
                 spool.add(problem, prompt, make_completion(solution))
 
             rows = StepLabelImport(label_format, options.template, add_to_spool)
-        rows.read(source)
-        for warning in rows.warnings():
-            log.warning(warning)
+        _read_with_warnings(rows, source)
         manifest = seal_import(
             spool,
             rows.make_spec(source.ref.revision, max(spool.counts.values())),
@@ -173,6 +176,13 @@ def run_import(
             stages=rows.stages,
         )
         return manifest, rows.result
+
+
+def _read_with_warnings(rows: RowImport, source: ImportSource) -> None:
+    """Read all rows, and log what the user may overlook in them."""
+    rows.read(source)
+    for warning in rows.warnings():
+        log.warning(warning)
 
 
 def import_rows(options: ImportOutputsOptions, label_format: ExchangeFormat) -> ImportResult:
@@ -204,7 +214,7 @@ def import_rows(options: ImportOutputsOptions, label_format: ExchangeFormat) -> 
                 file.write(row.encode() + b"\n")
 
             rows = StepLabelImport(label_format, options.template, write_row)
-            rows.read(source)
+            _read_with_warnings(rows, source)
             # open_atomic renames the rows last, so an interrupted import starts again.
             write_atomic(out.with_suffix(".manifest.json"), rows.provenance_json(source.ref))
             if rows.quarantined:

@@ -15,7 +15,7 @@ from itertools import chain
 from typing import Any, Self
 
 from fsdpo_data.core.row_errors import UnusableRowError
-from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, FinishReason
+from fsdpo_data.core.sampling import FinishReason, read_finish_reason
 from fsdpo_data.problems.golds import GoldReading, means_no_gold, read_gold
 from fsdpo_data.problems.row_formats import FieldName, RowReading
 
@@ -213,8 +213,7 @@ class ResponseFields:
         token_counts = _per_response(_first(fields, self.n_tokens), len(responses))
         steps = _lists_per_response(_first(fields, self.steps), value, len(responses))
         step_scores = _lists_per_response(_first(fields, self.step_scores), value, len(responses))
-        finish_reasons = _per_response(_first(fields, ("finish_reasons",)), len(responses))
-        shared_finish_reason = _first(fields, _FINISH_REASON_FIELDS)
+        finish_reasons = _find_finish_reasons(fields, len(responses))
         for index, response in enumerate(responses):
             response_fields = response if isinstance(response, Mapping) else {}
             text = _first(response_fields, self.text) if response_fields else response
@@ -232,20 +231,22 @@ class ResponseFields:
                 n_tokens = _first(response_fields, self.n_tokens)
             verdict = verdicts[index]
             logit = logits[index]
-            finish_reason = (
-                _first(response_fields, _FINISH_REASON_FIELDS)
-                or finish_reasons[index]
-                or shared_finish_reason
+            recorded_reason = _first_or(
+                response_fields, _FINISH_REASON_FIELDS, finish_reasons[index]
             )
-            is_truncated = finish_reason in LENGTH_FINISH_REASONS
+            finish_reason = read_finish_reason(recorded_reason)
+            if finish_reason is None:
+                error = f"the response is not finished: its finish reason is {recorded_reason}"
+                yield replace(base, series=series, error=error)
+                continue
             yield replace(
                 base,
                 response=self._require_text("response", text),
                 correct=None if verdict in (None, "") else str(verdict).lower() in _TRUE_SPELLINGS,
                 series=series,
                 reward=None if logit is None else 1 / (1 + math.exp(-logit[0])),
-                finish_reason="length" if is_truncated else "stop",
-                has_finish_reason=finish_reason is not None,
+                finish_reason=finish_reason,
+                has_finish_reason=recorded_reason not in (None, ""),
                 n_tokens=_token_count(n_tokens),
                 reasoning=reasoning or "",
                 steps=_first_or(response_fields, self.steps, steps[index]),
@@ -309,6 +310,13 @@ def _per_response(value: Any, count: int) -> list[Any]:
     if isinstance(value, list):
         raise ValueError(f"{len(value)} values for {count} responses")
     return [value if count == 1 else None] * count
+
+
+def _find_finish_reasons(fields: Fields, count: int) -> list[Any]:
+    """Return the recorded finish reason of each response; a single value holds for all."""
+    value = _first(fields, ("finish_reasons", *_FINISH_REASON_FIELDS))
+    values = _per_response(value, count) if isinstance(value, list) else [value] * count
+    return [_first({"finish_reason": value}, _FINISH_REASON_FIELDS) for value in values]
 
 
 def _lists_per_response(value: Any, responses: Any, count: int) -> list[Any]:

@@ -1,6 +1,7 @@
 """The import of rows: opens their files, reads every row, and quarantines the unusable ones."""
 
 import glob
+import hashlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import SourceRef
+from fsdpo_data.core.identity import SourceRef, canonical_json
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SourceRow, data_files, data_suffix, read_records
 from fsdpo_data.dataset.stage import Stage
@@ -92,6 +93,7 @@ class RowImport(ABC):
     def __init__(self) -> None:
         """Start with no rows."""
         self.result = ImportResult()
+        self._text_hash = hashlib.sha256()  # of the stored responses, in order
 
     def read(self, source: ImportSource) -> None:
         """Read all rows, store their responses, and quarantine what cannot be used.
@@ -119,7 +121,10 @@ class RowImport(ABC):
         for response in row.responses:
             assert row.row_format is not None
             try:
-                self.result.rows += self.store(response, row.row_format, file)
+                if self.store(response, row.row_format, file):
+                    self.result.rows += 1
+                    text = canonical_json([response.question, response.response])
+                    self._text_hash.update(text.encode(errors="surrogatepass"))
             except UnusableResponseError as reason:
                 yield f"{reason} ({response.series})" if response.series else str(reason)
             except UnusableRowError as reason:
@@ -153,6 +158,19 @@ class RowImport(ABC):
             revision: Digest of the files, or commit of the dataset.
             n_samples: Largest number of solutions of a problem.
         """
+
+    def identify_texts(self, revision: str) -> str:
+        """Return a digest of the files and of all imported texts, after all rows are read.
+
+        The id of a solution contains its position among the solutions of its problem. If options
+        decide which texts are imported, the digest of the files does not identify the text at a
+        position.
+
+        Args:
+            revision: Digest of the files, or commit of the dataset.
+        """
+        content = canonical_json([revision, self._text_hash.hexdigest()]).encode()
+        return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
     def warnings(self) -> Iterator[str]:
         """Yield what a user may overlook in the rows."""

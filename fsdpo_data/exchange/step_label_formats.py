@@ -15,7 +15,11 @@ from fsdpo_data.exchange.response_formats import Fields, RecordedResponse
 from fsdpo_data.exchange.step_label_rows import labelled_solution, parse_label, split_problem
 from fsdpo_data.stages.import_labels import ImportSettings
 from fsdpo_data.steps.first_error import NO_ERROR, RIGHT_STEP_LABEL, find_first_below
-from fsdpo_data.steps.segment import remove_step_marker
+from fsdpo_data.steps.segment import (
+    choose_segmenter,
+    remove_step_marker,
+    split_at_step_markers,
+)
 
 _NOTHING = "nothing"  #: Data that a format drops which keeps the complete row.
 #: Texts between two steps, by the name that users give them.
@@ -51,7 +55,8 @@ class StepLabelFields:
     #: Prefix and suffix around the problem in that text; both are removed.
     problem_affixes: Sequence[str] = ("", "")
     summary: str = ""  #: Origin and labels in a few words, for ``--help``.
-    has_step_lines: bool = False  #: Whether the non-empty lines of the text are the steps.
+    #: Whether the text has a step after each "Step k:", or without such markers on each line.
+    has_step_lines: bool = False
     ends_at_first_error: bool = False  #: Whether the steps after the first wrong step are dropped.
     #: Name of the text between two steps; empty if the steps stay as they are.
     step_separator: str = "newline"
@@ -130,11 +135,14 @@ class StepLabelFields:
             UnusableRowError: if there is not one label per step.
         """
         n_steps = len(solution.steps)
+        n_labels = len(solution.step_labels or ())
         if self.ends_at_first_error:
             solution = _cut_after_first_error(solution)
-        n_labels = len(solution.step_labels or ())
-        if not solution.steps or len(solution.steps) != n_labels:
-            raise UnusableRowError(f"{len(solution.steps)} steps and {n_labels} labels")
+        # Labels may end with the first wrong step. Otherwise another number of labels shows that
+        # the steps were split otherwise, so that a label could belong to another step.
+        is_labelled_part = 0 < n_labels == len(solution.steps) == len(solution.step_labels or ())
+        if n_steps == 0 or (n_labels != n_steps and not is_labelled_part):
+            raise UnusableRowError(f"{n_steps} steps and {n_labels} labels")
         steps = solution.steps
         if self.step_separator:
             goes_on = solution.goes_on or len(steps) < n_steps
@@ -182,6 +190,8 @@ class StepLabelFields:
     def _split_steps(self, text: str) -> list[str]:
         """Split a text into steps, at its lines or step tags."""
         if self.has_step_lines:
+            if choose_segmenter(text) == "step-marker@1":  # such a step may have several lines
+                return split_at_step_markers(text)
             return [line for line in text.split("\n") if line.strip()]
         step_tag = next((tag for tag in self.step_tags if tag in text), "")
         if not step_tag:

@@ -116,6 +116,15 @@ MADE_UP: list[tuple[str, dict[str, Any], list[tuple[str, list[str], list[Any]]]]
         {"problem": "2+2?", "prefix": "a\nb\n\nc", "traj_gt_labels": ["+", "-", "+"]},
         [("2+2?", ["a", "b"], [True, False])],
     ),
+    (  # a step with a marker has several lines
+        "thinkprm",
+        {
+            "problem": "2+2?",
+            "prefix": "Step 1: a\n= b\nStep 2: c\nStep 3: d",
+            "traj_gt_labels": ["+", "-"],
+        },
+        [("2+2?", ["Step 1: a\n= b", "Step 2: c"], [True, False])],
+    ),
     (
         "thinkprm",
         {"problem": "2+2?", "prefix": "a\nb", "traj_gt_labels": [1, 1]},

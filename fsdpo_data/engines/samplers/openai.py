@@ -14,7 +14,7 @@ import httpx2
 from fsdpo_data.core import event_loop
 from fsdpo_data.core.errors import InputError, ItemError, suggest_names
 from fsdpo_data.core.row_files import summarize_list
-from fsdpo_data.core.sampling import LENGTH_FINISH_REASONS, Completion, FinishReason, SamplingSpec
+from fsdpo_data.core.sampling import Completion, SamplingSpec, read_finish_reason
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers.base import (
     PromptFailure,
@@ -191,10 +191,9 @@ def _parse_completions(response: Mapping[str, Any], seconds: float) -> list[Comp
     token_counts = _count_tokens(choices, texts, usage)
     completions = []
     for choice, choice_text, n_tokens in zip(choices, texts, token_counts, strict=True):
-        if choice["finish_reason"] in (None, "abort", "error"):
+        finish_reason = read_finish_reason(choice["finish_reason"])
+        if choice["finish_reason"] is None or finish_reason is None:
             raise ValueError("a choice is not finished")
-        is_truncated = choice["finish_reason"] in LENGTH_FINISH_REASONS
-        finish_reason: FinishReason = "length" if is_truncated else "stop"
         # vLLM and SGLang name the string or the token id that ended the completion.
         stop = choice.get("stop_reason") or choice.get("matched_stop")
         completion = Completion(

@@ -78,8 +78,9 @@ class PrmFormatTokenizer:
         positions.
 
         Raises:
-            InputError: if the format needs the question and the item has none, or if the tokenizer
-                merges a step token with the text before it.
+            InputError: if the format needs the question and the item has none, if the tokenizer
+                merges a step token with the text before it, or if a score position is outside of
+                the text.
         """
         prm_format = self._prm_format
         values = {
@@ -100,12 +101,22 @@ class PrmFormatTokenizer:
             position + prm_format.token_offset for position in encoded.score_positions
         ]
         length = score_positions[-1] + 1
+        if score_positions[0] < 0 or length > len(encoded.ids):
+            raise InputError(
+                f"the PRM format {prm_format.name} reads a reward outside of the text, "
+                f"{prm_format.token_offset} tokens from the end of a step or step token. Change "
+                "`token_offset` of the format.",
+                field="prm_format",
+                value=prm_format.name,
+            )
         if length > max_length:
             score_positions = []
             length = encoded.prompt_length
         return EncodedSolution(
             input_ids=np.array(encoded.ids[:length], np.int32),
-            prompt_length=encoded.prompt_length,
+            # The token before a first step of one token is the last token of the prompt. Solutions
+            # share the computation of their prompt, so the shared part must end before it.
+            prompt_length=min([encoded.prompt_length, *score_positions]),
             score_positions=score_positions,
             n_steps=len(steps),
         )
@@ -113,7 +124,11 @@ class PrmFormatTokenizer:
     def _encode_separately(self, prompt: str, steps: Sequence[str]) -> _EncodedText:
         """Encode the prompt, each step and each step token separately."""
         prm_format = self._prm_format
-        ids = [*self._bos_ids] if prm_format.bos else []
+        ids = self._bos_ids_before(prompt)
+        if self._starts_with_bos(prompt):
+            # Sentencepiece tokenizers encode the text after the token otherwise than a text alone.
+            ids.append(self._tokenizer.bos_token_id)
+            prompt = prompt.removeprefix(self._tokenizer.bos_token)
         ids += self._encode_text(prompt)
         prompt_length = len(ids)
         step_token_ids = self._encode_text(prm_format.step_token)
@@ -162,9 +177,7 @@ class PrmFormatTokenizer:
         encoding = self._text_encoder.encode(text, add_special_tokens=False)
         token_starts = [start for start, _ in encoding.offsets]
         token_ends = [end for _, end in encoding.offsets]
-        bos_token = self._tokenizer.bos_token
-        has_bos = bool(bos_token) and text.startswith(bos_token)
-        bos_ids = self._bos_ids if prm_format.bos and not has_bos else []
+        bos_ids = self._bos_ids_before(text)
         score_positions = [
             len(bos_ids) + self._find_score_token(text, token_starts, span) for span in spans
         ]
@@ -233,6 +246,16 @@ class PrmFormatTokenizer:
                 field="prm",
             )
         return turn_texts
+
+    def _bos_ids_before(self, text: str) -> list[int]:
+        """Return the beginning-of-sequence token that comes before a text, if there is one."""
+        needs_bos = self._prm_format.bos and not self._starts_with_bos(text)
+        return [*self._bos_ids] if needs_bos else []
+
+    def _starts_with_bos(self, text: str) -> bool:
+        """Return whether a text starts with the beginning-of-sequence token."""
+        bos_token = self._tokenizer.bos_token
+        return bool(bos_token) and text.startswith(bos_token)
 
     def _encode_text(self, text: str) -> list[int]:
         ids: list[int] = self._text_encoder.encode(text, add_special_tokens=False).ids

@@ -184,6 +184,12 @@ class PrmFormat(ModelFormat):
         return "{prompt}" not in self.prompt
 
     @property
+    def has_policy_tokens(self) -> bool:
+        """Whether the token ids are those of the policy: its prompt, and the steps as sampled."""
+        text = (self.layout, self.prompt, self.step, self.step_token, self.separator)
+        return self.head == "none" and text == ("text", "{prompt}", "{step}", "", "")
+
+    @property
     def is_judge(self) -> bool:
         """Whether the model is a judge.
 

@@ -28,9 +28,9 @@ class TokenScorer:
 
     def __init__(self, weights: ResolvedWeights, tokenizer: Any, context: int) -> None:
         self.model = weights.ref
-        # Implicit rewards use the token ids on which the policy was trained, not an own prompt.
+        # Implicit rewards of a policy use the token ids on which it was trained.
         self._encoder: PrmFormatTokenizer | StepTokenizer
-        if isinstance(weights, PublishedPrm) and weights.prm_format.has_own_prompt:
+        if isinstance(weights, PublishedPrm) and not weights.prm_format.has_policy_tokens:
             self._encoder = PrmFormatTokenizer(weights.prm_format, tokenizer)
         else:
             self._encoder = StepTokenizer(tokenizer)

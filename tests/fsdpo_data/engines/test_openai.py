@@ -116,6 +116,7 @@ def test_failed_requests_are_repeated(script: Script, url: str, trick: str) -> N
         {"choices": [{"index": 0, "finish_reason": "stop", "text": 7}]},
         {"choices": [{"index": 0, "finish_reason": None, "text": "half"}]},
         {"choices": [{"index": 0, "finish_reason": "abort", "text": "half"}]},
+        {"choices": [{"index": 0, "finish_reason": "ERROR", "text": "half"}]},
     ],
 )
 def test_malformed_responses_are_requested_again(script: Script, url: str, answer: Any) -> None:

@@ -554,6 +554,35 @@ def test_a_prm_format_from_a_file(tmp_path: Path) -> None:
         get_prm_format(str(tmp_path / "bad.toml"))
 
 
+@pytest.mark.parametrize("family", ["trl", "llemma"])
+def test_a_format_with_the_prompt_of_the_policy_has_its_step_tokens(
+    family: str, make_checkpoint: MakeCheckpoint, tmp_path: Path
+) -> None:
+    """The ids are those of TRL's PRMTrainer for the rows of ``export --to trl-stepwise``."""
+    path = make_checkpoint(family)
+    (tmp_path / "exported.toml").write_text(
+        'based_on = "trl"\nprompt = "{bos}{prompt}"\nstrip = "nothing"\nhead = "lm_head"\n'
+    )
+    options = ScorerOptions(device="cpu", prm_format=str(tmp_path / "exported.toml"))
+    scorer = load_prm(resolve_prm(str(path), options), options)
+    tokenizer = scorer._tokenizer
+    bos = [] if tokenizer.bos_token_id is None else [tokenizer.bos_token_id]
+    steps = ["Step 1: 2 + 3 = 5.\n", "Step 2: 5."]
+    prompt = "Problem: 2 + 3?\nSolution:\n"
+
+    def encode(text: str) -> list[int]:
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    expected = bos + encode(prompt)
+    positions = []
+    for step in steps:
+        expected += encode(step) + encode("\n")
+        positions.append(len(expected) - 1)
+    encoded = scorer._encode(ScorerInput(prompt, steps, "2 + 3?"))
+    assert encoded.input_ids.tolist() == expected
+    assert encoded.score_positions == positions
+
+
 def test_the_default_aggregate_of_best_of_n() -> None:
     """It does not change rewards, so it is not in the digest. Formats on top of others have it."""
     aggregates = {name: entry.aggregate for name, entry in PRM_FORMATS.items()}
@@ -612,6 +641,32 @@ def test_too_long_solutions_and_wrong_formats(qwen_scorer: Scorer, tmp_path: Pat
         load_scorer(policy, ScorerOptions(device="cpu", prm_format="pqm"))
     with pytest.raises(InputError, match="no weights called score_head"):
         load_scorer(policy, ScorerOptions(device="cpu", prm_format="reasoneval-34b"))
+
+
+def test_a_first_step_of_one_token_scores_the_same_next_to_other_solutions(
+    make_checkpoint: MakeCheckpoint,
+) -> None:
+    """ReasonEval-7B reads the token before a step's last one: here the last token of the prompt."""
+    path = str(make_checkpoint("reasoneval-7b"))
+    scorer = load_scorer(path, ScorerOptions(device="cpu", prm_format="reasoneval-7b"))
+    solutions = [
+        ["Sure\n\n", "It is 14."],
+        ["First, 3 * 4 = 12.\n\n", "So 14."],
+        ["Sure\n\n", "14"],
+    ]
+    inputs = [ScorerInput("p", steps, "What is 2 + 3 * 4?") for steps in solutions]
+    single_scores = [scorer.score([item])[0] for item in inputs]
+    assert worst(scorer.score(inputs), single_scores) < 1e-5
+
+
+@pytest.mark.parametrize(("offset", "prompt"), [(1, "{question}"), (-3, "")])
+def test_a_score_position_outside_of_the_text_is_refused(
+    offset: int, prompt: str, make_checkpoint: MakeCheckpoint
+) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(make_checkpoint("trl"))
+    prm_format = PRM_FORMATS["trl"].replace(token_offset=offset, prompt=prompt)
+    with pytest.raises(InputError, match="reads a reward outside of the text"):
+        PrmFormatTokenizer(prm_format, tokenizer).encode(ScorerInput("p", ["a"], "What?"), 99)
 
 
 @pytest.mark.network

@@ -451,6 +451,16 @@ def test_every_form_has_a_row_of_its_own() -> None:
             "2 steps and 1 labels",
         ),
         (
+            "thinkprm",
+            {"problem": "q", "prefix": "a\nb", "traj_gt_labels": ["+", "-", "+"]},
+            "2 steps and 3 labels",
+        ),
+        (
+            "thinkprm",
+            {"problem": "q", "prefix": "a\nb\nc\nd", "traj_gt_labels": ["-", "+"]},
+            "4 steps and 2 labels",
+        ),
+        (
             "math-aps",
             {**APS, "reasoning_steps": [{"solution_prefix": "other", "mc_value": 1}]},
             "does not have the format math-aps",

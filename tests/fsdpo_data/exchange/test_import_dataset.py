@@ -367,3 +367,68 @@ def test_a_directory_of_files_is_one_source(tmp_path: Path) -> None:
     assert (result.read, result.rows, manifest.rows.problems) == (4, 2, 2)
     quarantined = lines(tmp_path / "out/quarantine.jsonl")
     assert [Path(row["source"]).name for row in quarantined] == ["a.jsonl", "b.jsonl"]
+
+
+def test_prm800k_comes_back_from_an_export_with_its_ratings(tmp_path: Path, shared: Path) -> None:
+    file = shared / "data/stepwise/openr/samples_prm800k.jsonl"
+    import_labels(file, PRM800K, tmp_path / "first")
+    exported = export(tmp_path / "first", PRM800K, tmp_path / "export").file
+    import_labels(exported, PRM800K, tmp_path / "second")
+    columns = ["problem_id", "completions", "step_labels", "step_ratings"]
+    first, second = (
+        [[row[column] for column in columns] for row in solutions(tmp_path / name)]
+        for name in ("first", "second")
+    )
+    assert first == second
+    assert {rating for *_, ratings in first for rating in ratings} == {-1, 0, 1}
+    reasons = Counter(row["label"]["finish_reason"] for row in lines(exported))
+    assert set(reasons) == {"found_error", "give_up", "solution"}
+
+
+def test_an_answer_that_nothing_graded_is_exported_as_neither_right_nor_wrong(
+    tmp_path: Path, shared: Path
+) -> None:
+    import_labels(shared / "data/stepwise/processbench/gsm8k.json", "processbench", tmp_path / "in")
+    rows = json.loads(export(tmp_path / "in", "processbench", tmp_path / "out").file.read_text())
+    assert {row["final_answer_correct"] for row in rows} == {None}
+
+
+def test_other_steps_of_a_file_have_other_ids(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mine.jsonl"
+    file.write_text(json.dumps({"q": "2+2?", "a": ["4."], "b": ["5."], "labels": [True]}) + "\n")
+    ids = set()
+    for name in ("a", "b"):
+        options = ["--question-field", "q", "--steps-field", name, "--label-field", "labels"]
+        words = ("import", str(file), "--from", "fields", *options, "--out", str(tmp_path / name))
+        assert run(capsys, *words)[0] == 0
+        ids |= {row["solution_id"] for row in solutions(tmp_path / name)}
+    assert len(ids) == 2
+
+
+@pytest.mark.parametrize(
+    ("steps", "is_warned"),
+    [(["Step 1: 9 eggs.", "Step 2: 18."], True), (["9 eggs.\n", "18."], False), (["9."], False)],
+)
+def test_steps_without_white_space_between_them_are_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, steps: list[str], is_warned: bool
+) -> None:
+    """The rows are like those of ``trl-lib/math_shepherd``, whose steps are stripped."""
+    row = {"prompt": "How many?", "completions": steps, "labels": [True] * len(steps)}
+    (tmp_path / "trl.jsonl").write_text(json.dumps(row) + "\n")
+    import_labels(tmp_path / "trl.jsonl", "trl-stepwise", tmp_path / "out")
+    import_label_rows(tmp_path / "trl.jsonl", "trl-stepwise", tmp_path / "rows.jsonl")
+    warnings = [record for record in caplog.messages if "without white space" in record]
+    assert len(warnings) == 2 * is_warned
+
+
+def test_a_directory_gives_the_split_at_the_end_of_its_file_names(tmp_path: Path) -> None:
+    """The files of openai/prm800k are in one directory."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    for name in ("phase1_train", "phase1_test", "phase2_train", "phase2_test"):
+        (folder / f"{name}.jsonl").write_text(json.dumps(prm800k_row(f"{name}?", 1)) + "\n")
+    import_labels(folder, PRM800K, tmp_path / "out")
+    questions = api.open_dataset(tmp_path / "out").problems().collect()["question"]
+    assert set(questions) == {"phase1_train?", "phase2_train?"}

@@ -239,6 +239,15 @@ def test_finish_reasons_are_read_from_several_fields(tmp_path: Path) -> None:
     assert [row["outcome"] for row in solutions] == ["correct"] * 3 + ["no_answer", "correct"]
 
 
+@pytest.mark.parametrize("field", ["finish_reasons", "finish_reason", "stop_reason"])
+def test_each_response_has_its_finish_reason(tmp_path: Path, field: str) -> None:
+    reasons = ["stop", "MAX_TOKENS", {"type": "length"}, None, "abort", "ERROR"]
+    row = {"question": "2+2?", "answer": "4", "responses": [RIGHT] * len(reasons), field: reasons}
+    manifest, solutions = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
+    assert [row["finish_reason"] for row in solutions] == ["stop", "length", "length", "stop"]
+    assert quarantine_counts(manifest) == {"the response is not finished": 2}
+
+
 def test_a_file_is_graded_as_it_is_imported(tmp_path: Path) -> None:
     """The prompt opens the thinking, which the response does not end."""
     row = {"question": "2+2?", "answer": "4", "prompt": "2+2?\n<think>\n", "response": RIGHT}
@@ -515,3 +524,52 @@ def test_the_command_line(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match=message):
         import_file(written(tmp_path / "theirs.jsonl", [{"a": 1}]), tmp_path / "none")
+
+
+def texts_by_id(rows: list[dict[str, Any]]) -> dict[str, str]:
+    return {row["solution_id"]: "".join(row["completions"]) for row in rows}
+
+
+def test_other_texts_of_a_file_have_other_ids(tmp_path: Path) -> None:
+    """The position of a text in a problem depends on the options, so they are part of its id."""
+    rows = [
+        {"question": "2+2?", "answer": "4", "model": model, "a": f"{model}: 4", "b": f"{model}: 5"}
+        for model in ("X", "Y")
+    ]
+    file = written(tmp_path / "theirs.jsonl", rows)
+    options = [
+        {"response_field": "a", "series": "X"},
+        {"response_field": "b", "series": "X"},
+        {"response_field": "a", "series": "X", "model_name": "Z"},
+        {"response_field": "a", "series": "Y", "model_name": "Z"},
+    ]
+    all_texts: dict[str, str] = {}
+    for index, values in enumerate(options):
+        _, imported = import_file(file, tmp_path / f"out{index}", **values)
+        all_texts |= texts_by_id(imported)
+    assert len(all_texts) == len(options)
+
+
+def test_a_response_without_scores_moves_no_other_text_under_its_id(tmp_path: Path) -> None:
+    keys = [{"problem_id": "p", "candidate_index": index} for index in range(3)]
+    candidates = [
+        {
+            **key,
+            "question": "2+2?",
+            "gold": "4",
+            "response": f"{index}: 4",
+            "steps": [f"{index}: 4"],
+        }
+        for index, key in enumerate(keys)
+    ]
+    file = written(tmp_path / "theirs.jsonl", candidates)
+    texts = []
+    for missing in (None, 0, 1, 1):
+        rows = [{**key, "step_scores": [0.5]} for index, key in enumerate(keys) if index != missing]
+        scores = written(tmp_path / "scores.jsonl", rows)
+        _, imported = import_file(file, tmp_path / f"out{len(texts)}", scores=scores)
+        texts.append(texts_by_id(imported))
+    complete, without_first, without_second, without_second_again = texts
+    assert not complete.keys() & without_first.keys()
+    assert not without_first.keys() & without_second.keys()
+    assert without_second == without_second_again

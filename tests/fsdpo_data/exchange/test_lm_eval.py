@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from made_runs import written
 from recorded_imports import import_file
+from recorded_rows import lm_eval
 from typer.testing import CliRunner
 
 from fsdpo_data.cli.app import app
@@ -167,3 +168,21 @@ def test_the_table_has_a_row_for_undecided_answers(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["grade", str(file), "--workers", "1"])
         assert done.exit_code == 0, done.output
         assert ("undecided as correct" in done.stdout) == is_shown
+
+
+def test_an_unknown_question_is_not_taken_for_an_example_of_its_prompt(tmp_path: Path) -> None:
+    golds = written(tmp_path / "golds.jsonl", [{"question": "2+2?", "answer": "4"}])
+    example = "Q: 2+2?\nA: 4\n\n"
+    rows = [
+        lm_eval(
+            doc_id=index,
+            doc={"question": question},
+            arguments={"gen_args_0": {"arg_0": f"{example}Q: {question}\nA:"}},
+        )
+        for index, question in enumerate(("2+2?", "5+5?"))
+    ]
+    file = written(tmp_path / "theirs.jsonl", rows)
+    _, solutions = import_file(file, tmp_path / "out", problems=[str(golds)])
+    assert {row["prompt"] for row in solutions} == {f"{example}Q: 2+2?\nA:"}
+    [unusable] = (tmp_path / "out/quarantine.jsonl").read_text().splitlines()
+    assert "the question matches no problem" in unusable
