@@ -33,7 +33,7 @@ class AgreeOptions(Options):
 
     A labeller is DATA or DATA:LABELS. LABELS is one of ``imported`` (people), ``rollouts``
     (continuations, or votes of a judge), ``first-error``, ``rewards`` (a reward model) and
-    ``outcome``. Without LABELS, the command takes the dataset's most specific labels. Both datasets
+    ``outcome``. Without LABELS, the command takes the labels that were made last. Both datasets
     contain the same solutions. Each kappa is printed with the base rates.
 
     Examples:
