@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.importing import ImportOutputsOptions, run_import
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.selection import write_rows
+from fsdpo_data.selection import row_index, write_rows
 from fsdpo_data.selection.funnel import Funnel
 from fsdpo_data.stages.score import ScoreRecord
 from fsdpo_data.stages.select import SelectRecord
@@ -129,6 +130,30 @@ def test_filters(
         assert len(rights(selected)) == expected
     else:
         assert rights(selected) == expected
+
+
+def test_a_field_of_the_metadata_has_one_type_in_all_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One source has the levels 1 to 5, and another one texts such as "Level 1"."""
+    levels = [1, "Level 1", "Level 2", "Level 3", 1, 2]
+    problems = [
+        Problem(f"{index} + 1?", f"{index + 1}", "source", "train", {"level": level})
+        for index, level in enumerate(levels)
+    ]
+    source = ProblemSet(problems, [SourceRef("test", "1", "train")])
+    render = get_template("problem").render
+    texts = {render(problem.question): ["The answer is: 1"] for problem in problems}
+    small_build(
+        tmp_path / "run",
+        source,
+        sampling=sample_settings(n=1),
+        make_sampler=lambda: FixedSampler(texts),
+    )
+    small_batches = partial(row_index.read_table_batches, batch_rows=2)
+    monkeypatch.setattr(row_index, "read_table_batches", small_batches)
+    selected = fd.open_dataset(tmp_path / "run").select(level=["1"], out=tmp_path / "one")
+    assert selected.manifest.rows.problems == 2
 
 
 def test_the_manifest_has_the_filters_in_order_and_the_statistics(
