@@ -11,21 +11,23 @@ import re
 from pathlib import Path
 
 import pytest
+from fakes import FixedSampler
 from hashes import hashes
-from helpers import stage_counts, stage_options
+from helpers import small_build, stage_counts, stage_options
 from paired_data import paired_dataset
 from recorded_imports import import_label_rows
 
 from fsdpo_data.cli.app import main
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, SchemaError, StoreError
-from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.identity import SourceRef, file_sha256
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.models.prompts import get_template
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.benchmark_questions import read_benchmark
-from fsdpo_data.problems.load import load_problems
+from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.problems.overlap import LocatedQuestion, find_overlapping_pairs
 from fsdpo_data.stages.decontaminate import (
     DecontaminateOptions,
@@ -339,6 +341,32 @@ def test_an_interrupted_run_can_be_resumed(tmp_path: Path, monkeypatch: pytest.M
     assert command(monkeypatch, *arguments) == 1
     assert command(monkeypatch, *arguments, "--resume") == 0
     assert (out / "manifest.json").read_bytes() == manifest
+
+
+def test_clean_problems_of_a_dataset_keep_their_metadata(tmp_path: Path) -> None:
+    """Grading reads further gold answers and the tolerance there."""
+    metadata = {"alternative_golds": ["43"], "gold_tolerance": 0.1, "level": 3}
+    problem = Problem("What is 20 + 22?", "42", "test", "train", metadata)
+    small_build(
+        tmp_path / "run",
+        ProblemSet([problem], [SourceRef("test", "1", "train")]),
+        make_sampler=lambda: FixedSampler(
+            {get_template("problem").render(problem.question): ["It is 42."] * 4}
+        ),
+    )
+    (tmp_path / "bench.jsonl").write_text(json.dumps({"question": LONG}) + "\n")
+    for options in ({}, {"out": tmp_path / "checked"}):
+        clean = tmp_path / "clean.jsonl"
+        run_decontaminate(
+            DecontaminateOptions(
+                problems=[str(tmp_path / "run")],
+                against=[str(tmp_path / "bench.jsonl")],
+                write_clean=clean,
+                **options,
+            ),
+            LineProgress(),
+        )
+        assert load_problems([str(clean)]).problems == [problem]
 
 
 def test_derived_datasets_keep_the_result(tmp_path: Path) -> None:
