@@ -30,6 +30,7 @@ from fsdpo_data.dataset.stage_records import (
     GRADE_STAGE,
     PROBLEMS_STAGE,
     SAMPLE_STAGE,
+    SELECTED_ROWS,
     GradeRecord,
     ProblemsRecord,
     SampleRecord,
@@ -438,7 +439,7 @@ class SelectStage(Stage):
     """Writes the selected problems and solutions, or only one split."""
 
     name = SELECT_STAGE
-    writes = ("rows",)
+    writes = (SELECTED_ROWS,)
 
     selection: Selection  #: The chosen rows.
     split: str = ""  #: The split that is written; empty without splits.
