@@ -501,6 +501,8 @@ def update_manifest(
     sampled = manifest.get(SAMPLE_STAGE, SampleRecord)
     n = int(solutions.group_by("problem").len()["len"].max())  # type: ignore[arg-type]
     sampled.options.sampling = sampled.options.sampling.replace(n=n)
+    n_without_samples = problems.height - solutions["problem"].n_unique()
+    sampled.counts.failed = min(sampled.counts.failed, n_without_samples)
     manifest.put(sampled)
     _update_stage_counts(manifest, list(files), solutions)
     overlaps = manifest.find(OVERLAP_STAGE, OverlapRecord)
@@ -516,9 +518,12 @@ def _update_stage_counts(manifest: Manifest, files: list[Path], solutions: pl.Da
     """Count the results of earlier stages again, in the rows that are left."""
     recount_rewards(manifest, files)
     labelled = manifest.find(LABEL_STAGE, LabelRecord)
-    if labelled is not None and isinstance(labelled.counts, RolloutCounts):
-        is_searched = manifest.labels_are_searched
-        labelled.counts.labels = label_stats(files, is_searched=is_searched)
+    if labelled is not None:
+        if isinstance(labelled.counts, RolloutCounts):
+            is_searched = manifest.labels_are_searched
+            labelled.counts.labels = label_stats(files, is_searched=is_searched)
+        # The failed prompts of single solutions are unknown here.
+        labelled.counts.failed = min(labelled.counts.failed, _count_steps_without_rollouts(files))
         manifest.put(labelled)
     if manifest.labels_are_searched:
         manifest.labels = count_labels(files)
@@ -534,6 +539,12 @@ def _update_stage_counts(manifest: Manifest, files: list[Path], solutions: pl.Da
         imported.counts.right = right
         imported.counts.wrong = wrong
         manifest.put(imported)
+
+
+def _count_steps_without_rollouts(files: list[Path]) -> int:
+    """Return the number of steps of solutions without rollouts."""
+    solutions = scan_rows("solutions", files).filter(pl.col("rollouts").is_null())
+    return int(collect_rows(solutions.select(pl.col("completions").list.len().sum())).item())
 
 
 def count_step_labels(files: list[Path]) -> tuple[int, int]:
