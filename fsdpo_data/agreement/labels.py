@@ -69,7 +69,12 @@ class Labeller:
 
 
 def read_labeller(
-    text: str, threshold: float | None, field: str, *, match: Literal["id", "text"] = "id"
+    text: str,
+    threshold: float | None,
+    field: str,
+    *,
+    is_calibrated: bool = False,
+    match: Literal["id", "text"] = "id",
 ) -> Labeller:
     """Read the labels of ``DATA`` or ``DATA:LABELS``.
 
@@ -78,11 +83,12 @@ def read_labeller(
         threshold: Smallest score of a right step. None for the usual one: any correct continuation
             of Monte-Carlo labels, and 0.5 of other labels.
         field: Name of the option, for errors.
+        is_calibrated: Whether the caller chooses another threshold.
         match: The key of a solution: its id, or its question and steps. Equal solutions of a
             dataset also have their number among these in the key.
 
     Raises:
-        InputError: if the dataset has no such labels.
+        InputError: if the dataset has no such labels, or if they have no usual threshold.
         SchemaError: if it is not a sealed dataset, or was changed after the seal.
     """
     path, kind = LabellerName.parse(text)
@@ -115,6 +121,15 @@ def read_labeller(
             value=text,
         )
     if threshold is None:
+        has_usual_threshold = kind != "rewards" or manifest.rewards_are_probabilities
+        if not has_usual_threshold and not is_calibrated:
+            raise InputError(
+                "the step rewards are not probabilities, so 0.5 does not separate right from wrong "
+                f"steps. Each is a {manifest.reward_meaning}. Give a threshold, or let `calibrate` "
+                "choose the threshold of the second labeller.",
+                field=field,
+                value=text,
+            )
         record = manifest.find("label", LabelRecord)
         is_judged = record is not None and record.options.judge is not None
         is_monte_carlo = kind == "rollouts" and not is_judged

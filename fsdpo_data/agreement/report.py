@@ -52,7 +52,7 @@ class AgreeOptions(Options):
     """The labels to compare with the reference."""
     threshold: float | None = None
     """Smallest score of a right step of the labeller. The default is 0.5, and any correct
-    continuation for Monte-Carlo labels.
+    continuation for Monte-Carlo labels. Rewards that are not probabilities have no default.
     """
     reference_threshold: float | None = None
     """The same for the reference."""
@@ -138,7 +138,13 @@ def compare_labellers(options: AgreeOptions) -> AgreementReport:
     reference = read_labeller(
         options.reference, options.reference_threshold, "reference", match=options.match
     )
-    labeller = read_labeller(options.labeller, options.threshold, "labeller", match=options.match)
+    labeller = read_labeller(
+        options.labeller,
+        options.threshold,
+        "labeller",
+        is_calibrated=options.calibrate is not None,
+        match=options.match,
+    )
     common = [key for key in reference.solutions if key in labeller.solutions]
     pairs = []
     for key in common:

@@ -21,6 +21,7 @@ from fsdpo_data.agreement.labels import LabellerName
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.dataset.manifest import AnyRecord
 from fsdpo_data.dataset.stage import Stage
+from fsdpo_data.stages.score import reward_statistics
 
 
 def sklearn_kappa(first: list[bool], second: list[bool]) -> float:
@@ -175,6 +176,37 @@ def test_a_threshold_is_chosen_on_other_problems(datasets: tuple[str, str]) -> N
     assert other.solutions + report.solutions != 36 or other.solutions != report.solutions
     with pytest.raises(InputError, match="`calibrate` chooses the threshold"):
         fd.agree(base, scored, calibrate="f1", threshold=0.5)
+
+
+class LogRatioStage(RewardStage):
+    """Step rewards of a reward model that gives log-ratios."""
+
+    name = "score"
+    writes = ("step_rewards",)
+
+    def options(self) -> dict[str, Any]:
+        prm_format = {"name": "implicit", "digest": "0", "meaning": "log-ratio of two policies"}
+        engine = {"name": "none", "dtype": "float32"}
+        prm = {"name": "implicit", "revision": "0"}
+        return {"prm": prm, "engine": engine, "prm_format": prm_format}
+
+    def run(self, draft: Any) -> AnyRecord:
+        super().run(draft)
+        return self.make_record(reward_statistics(draft.current_files("solutions")))
+
+
+def test_rewards_that_are_not_probabilities_have_no_usual_threshold(
+    datasets: tuple[str, str], tmp_path: Path
+) -> None:
+    base, _ = datasets
+    derive(Path(base), tmp_path / "scored", LogRatioStage())
+    scored = f"{tmp_path / 'scored'}:rewards"
+    for labellers in ((base, scored), (scored, base)):
+        with pytest.raises(InputError, match="Each is a log-ratio of two policies"):
+            fd.agree(*labellers)
+    assert fd.agree(base, scored, threshold=0.3).threshold == 0.3
+    assert fd.agree(scored, base, reference_threshold=0.3).reference_threshold == 0.3
+    assert fd.agree(base, scored, calibrate="kappa").threshold == pytest.approx(0.35)
 
 
 def test_the_command_prints_base_rates_with_every_kappa(
