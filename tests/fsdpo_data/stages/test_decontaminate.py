@@ -59,6 +59,22 @@ def test_white_space_and_case_do_not_matter() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "小明有{}个苹果，他又买了{}个苹果，然后给了小红{}个。请问小明现在一共还剩下多少个苹果？",
+        "太郎はりんごを{}個持っています。花子はみかんを{}個持っています。合わせて{}個より多いですか。",
+        "У Маши было {} яблока, она купила ещё {} яблок и отдала {} брату. Сколько осталось?",
+    ],
+    ids=["Chinese", "Japanese", "Russian"],
+)
+def test_problems_with_other_numbers_overlap_in_other_scripts(text: str) -> None:
+    """Chinese and Japanese have no spaces between words, so a sentence would be one word."""
+    other = "一辆汽车每小时行驶60千米，从甲地到乙地用了3小时，返回时用了多少小时？"
+    training = [text.format(3, 5, 2), other, LONG]
+    assert overlapping_pairs(training, [text.format(40, 6, 12)]) == [(0, 0, False, 1.0)]
+
+
 def test_a_lone_surrogate_is_compared_like_other_characters() -> None:
     assert overlapping_pairs(["half a \ud800"], ["half  a \ud800", "half a b"]) == [
         (0, 0, True, 1.0)
