@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import text_key
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
@@ -56,6 +58,9 @@ class StepScores:
     problem: str  #: Id of the problem.
     source: str  #: Source of the problem, such as the name of a benchmark.
     scores: Sequence[float]  #: One score per step; a higher score is more likely right.
+    #: Hash of the question and the steps. Two builds on different engines give other texts the
+    #: same id.
+    text_hash: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,12 +112,12 @@ def read_labeller(
             continue
         if kind == "rollouts":
             vote_counts |= {counts["n"] for counts in row["rollouts"][:-1]}
+        text_hash = _text_hash(row)
         key: Hashable = row["solution_id"]
         if match == "text":
-            texts = _text_key(row)
-            key = (texts, text_counts[texts])
-            text_counts[texts] += 1
-        solutions[key] = StepScores(row["problem_id"], row["source"], scores)
+            key = (text_hash, text_counts[text_hash])
+            text_counts[text_hash] += 1
+        solutions[key] = StepScores(row["problem_id"], row["source"], scores, text_hash)
     if not solutions:
         raise InputError(
             f"the dataset has no {kind} labels for all steps of a solution. Choose other labels "
@@ -155,9 +160,10 @@ def _read_rows(path: Path, manifest: Manifest, column: str) -> list[dict[str, An
     return collect_rows(rows.join(columns, on="problem_id", how="left")).to_dicts()
 
 
-def _text_key(row: dict[str, Any]) -> tuple[str, ...]:
-    """Return the question and the steps of a solution, without differences in white space."""
-    return tuple(" ".join(text.split()) for text in (row["question"], *row["completions"]))
+def _text_hash(row: dict[str, Any]) -> bytes:
+    """Return a hash of the question and the steps of a solution, without differences in space."""
+    texts = (row["question"], *row["completions"])
+    return text_key(json.dumps([" ".join(text.split()) for text in texts]))
 
 
 def _scores(row: dict[str, Any], kind: ScoreKind) -> list[float] | None:

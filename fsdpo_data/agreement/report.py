@@ -107,7 +107,7 @@ class AgreementReport:
     solutions: int  #: Solutions that are compared.
     only_reference: int  #: Solutions that only the reference labels.
     only_labeller: int  #: Solutions that only the labeller labels.
-    other_steps: int  #: Solutions of both with different numbers of steps, which are left out.
+    other_steps: int  #: Solutions of both with different steps, which are left out.
     total: LabelAgreement  #: Agreement on all steps.
     #: Agreement on the steps before the last of each solution; None if all have one step. Labels
     #: that come from outcomes agree at the last step by construction.
@@ -150,7 +150,7 @@ def compare_labellers(options: AgreeOptions) -> AgreementReport:
     for key in common:
         first = reference.solutions[key]
         second = labeller.solutions[key]
-        if len(first.scores) == len(second.scores):
+        if first.text_hash == second.text_hash:
             truth = [score >= reference.threshold for score in first.scores]
             pairs.append(_SolutionPair(first.problem, first.source, truth, second.scores))
     if not pairs:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 from command_line import run
-from helpers import derive, problem_set, small_build
+from helpers import RIGHT, TEXTS, derive, fixed_sampler, problem_set, small_build
 from recorded_imports import import_labels
 
 import fsdpo_data as fd
@@ -232,6 +232,24 @@ def test_missing_labels_are_an_error(datasets: tuple[str, str]) -> None:
         fd.agree(f"{base}:first-error", base)
     assert math.isclose(fd.agree(base, base).total.steps.agreement, 1)
     assert pl.read_parquet(f"{base}/solutions/*.parquet").height == 48
+
+
+def test_equal_ids_of_other_texts_are_not_compared(
+    datasets: tuple[str, str], tmp_path: Path
+) -> None:
+    """Another engine gives other texts to the same model, settings and seed, and so to an id."""
+    base, _ = datasets
+    source = problem_set(12)
+    texts = (*TEXTS[:1], RIGHT.replace("So it", "It"), *TEXTS[2:])
+    small_build(tmp_path / "again", source, make_sampler=lambda: fixed_sampler(source, texts))
+    ids = [
+        fd.open_dataset(path).solutions().collect()["solution_id"].to_list()
+        for path in (base, tmp_path / "again")
+    ]
+    assert ids[0] == ids[1]
+    report = fd.agree(base, str(tmp_path / "again"))
+    assert (report.solutions, report.other_steps) == (24, 12)
+    assert report.total.steps.agreement == 1
 
 
 def test_datasets_with_other_ids_are_matched_by_their_texts(
