@@ -445,9 +445,17 @@ class SelectStage(Stage):
     split: str = ""  #: The split that is written; empty without splits.
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the selection; ``part`` is the split that the dataset has."""
+        """Return the options of the selection; ``part`` is the split that the dataset has.
+
+        ``earlier`` has the same of the selections that the parent went through.
+        """
         part = {"part": self.split} if self.split else {}
-        return {"options": self.selection.options, **part}
+        record = self.selection.source.manifest.find(SELECT_STAGE, SelectRecord)
+        if record is None:
+            return {"options": self.selection.options, **part}
+        parent_options = dict(record.options)
+        earlier = [*parent_options.pop("earlier", []), parent_options]
+        return {"options": self.selection.options, **part, "earlier": earlier}
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Write the rows, and describe them in the manifest."""
@@ -643,7 +651,13 @@ STAGES.register(
         describe_plan=describe_plan,
         record=SelectRecord,
         summarize=_summarize,
-        card_row="| selection | {% for name, value in options.items() %}"
+        card_row="| selection | {% for choice in earlier | default([]) %}"
+        "{% for name, value in choice.options.items() %}"
+        "{{ name | replace('_', ' ') }} {{ value | string | code }}"
+        "{{ ', ' if not loop.last }}{% endfor %}"
+        "{% if choice.part is defined %}; split {{ choice.part | code }}{% endif %}; then "
+        "{% endfor %}"
+        "{% for name, value in options.items() %}"
         "{{ name | replace('_', ' ') }} {{ value | string | code }}"
         "{{ ', ' if not loop.last }}{% endfor %}"
         "{% if part is defined %}; split {{ part | code }}{% endif %} |",

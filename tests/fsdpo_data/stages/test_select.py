@@ -132,6 +132,24 @@ def test_filters(
         assert rights(selected) == expected
 
 
+def test_a_selection_of_a_selection_states_both(dataset: fd.Dataset, tmp_path: Path) -> None:
+    mixed = dataset.select(out=tmp_path / "mixed", mixed=True, split=["test=0.4"], seed=1)
+    unique = mixed.select(out=tmp_path / "unique", unique=True)
+    small = unique.select(out=tmp_path / "small", sample=1, seed=2)
+    record = small.manifest.get("select", SelectRecord)
+    assert record.options == {
+        "options": {"sample": 1.0, "seed": 2},
+        "earlier": [
+            {"options": {"mixed": True, "split": ["test=0.4"], "seed": 1}, "part": "train"},
+            {"options": {"unique": True, "seed": 0}},
+        ],
+    }
+    assert (
+        "\n| selection | mixed `True`, seed `1`, split `['test=0.4']`; split `train`; "
+        "then seed `0`, unique `True`; then sample `1.0`, seed `2` |\n"
+    ) in (small.path / "README.md").read_text()
+
+
 def test_a_field_of_the_metadata_has_one_type_in_all_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
