@@ -198,7 +198,28 @@ class DecontaminateStage(Stage):
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Record the overlaps in the manifest; the rows do not change."""
+        self._warn_about_replaced_benchmarks(draft.manifest)
         return self.make_record(self.report.counts())
+
+    def _warn_about_replaced_benchmarks(self, manifest: Manifest) -> None:
+        """Warn if the parent was compared with other benchmarks, whose counts are replaced."""
+        record = manifest.find(OVERLAP_STAGE, OverlapRecord)
+        if record is None:
+            return
+        new_counts = self.report.counts().benchmarks
+        replaced = {
+            name: counts.problems
+            for name, counts in record.counts.benchmarks.items()
+            if name not in new_counts
+        }
+        if replaced:
+            overlaps = ", ".join(
+                f"{count:,} problems in {name}" for name, count in replaced.items()
+            )
+            log.warning(
+                f"the new dataset no longer states its earlier overlaps ({overlaps}). Name all "
+                "benchmarks in one command to state them together."
+            )
 
 
 def read_sealed_problems(root: Path) -> list[Problem]:

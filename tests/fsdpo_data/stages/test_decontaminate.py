@@ -397,6 +397,27 @@ def test_derived_datasets_keep_the_result(tmp_path: Path) -> None:
     assert counts["contaminated"] == 0
 
 
+def test_a_second_comparison_warns_of_the_first_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    near, far = str(tmp_path / "near.jsonl"), str(tmp_path / "far.jsonl")
+    question = "What is 20+22, asked for the 1th TIME?"
+    Path(near).write_text(json.dumps({"question": question}) + "\n")
+    Path(far).write_text(json.dumps({"question": LONG}) + "\n")
+
+    def compare(source: Path, name: str, *against: str) -> Path:
+        report = find_overlaps(read_sealed_problems(source), against)
+        out = tmp_path / name
+        derive_dataset(source, out, [DecontaminateStage(report)], progress=LineProgress())
+        return out
+
+    compared = compare(paired_dataset(tmp_path), "compared", near)
+    compare(compared, "both", near, far)
+    assert not caplog.text
+    compare(compared, "only-far", far)
+    assert "no longer states its earlier overlaps (3 problems in near)" in caplog.text
+
+
 def test_benchmark_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     for file in ("test.jsonl", "math/test.jsonl", "math/easy=1.jsonl"):
