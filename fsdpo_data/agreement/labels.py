@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import text_key
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
@@ -155,6 +156,10 @@ def _read_rows(path: Path, manifest: Manifest, column: str) -> list[dict[str, An
     """Return the solutions with a value in ``column``, with their texts, problem and source."""
     problems = scan_rows("problems", manifest.config_paths(path, "problems"))
     solutions = scan_rows("solutions", manifest.config_paths(path, "solutions"))
+    if column == "step_rewards":
+        # Convert through text: a 32-bit 0.7 reaches the threshold 0.7.
+        texts = pl.col(column).cast(pl.List(pl.String))
+        solutions = solutions.with_columns(texts.cast(pl.List(pl.Float64)))
     rows = solutions.select("solution_id", "problem_id", "completions", column).drop_nulls(column)
     columns = problems.select("problem_id", "source", "question")
     return collect_rows(rows.join(columns, on="problem_id", how="left")).to_dicts()

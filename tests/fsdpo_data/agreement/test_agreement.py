@@ -167,6 +167,15 @@ def test_first_errors_and_base_rates(datasets: tuple[str, str]) -> None:
     assert second.agreement == 1 and second.kappa == 1 and second.kappa_ci95 is None
 
 
+def test_a_reward_that_equals_the_threshold_is_right(datasets: tuple[str, str]) -> None:
+    """A reward of 0.35 is stored in 32 bits, as 0.349999994."""
+    base, scored = datasets
+    report = fd.agree(base, f"{scored}:rewards", threshold=0.35)
+    assert report.total.steps.labeller_right == pytest.approx(0.8)
+    report = fd.agree(f"{scored}:rewards", base, reference_threshold=0.35)
+    assert report.total.steps.reference_right == pytest.approx(0.8)
+
+
 def test_a_threshold_is_chosen_on_other_problems(datasets: tuple[str, str]) -> None:
     base, scored = datasets
     report = fd.agree(base, f"{scored}:rewards", calibrate="kappa")

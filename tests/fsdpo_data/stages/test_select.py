@@ -285,6 +285,22 @@ def test_solutions_without_a_verdict_fill_the_last_places(stratum: str) -> None:
         assert second.height == 4
 
 
+@pytest.mark.parametrize(("reward", "n"), [("0.7..", 2), ("..0.2", 1), ("0.2..0.7", 2)])
+def test_a_range_of_rewards_includes_its_bounds(tmp_path: Path, reward: str, n: int) -> None:
+    """Rewards are stored in 32 bits: 0.7 as 0.699999988, and 0.2 as 0.200000003."""
+    rows = [
+        {"question": "1+1?", "answer": "2", "response": f"{level}: 2", "step_scores": [level]}
+        for level in (0.2, 0.7, 0.8)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ImportOutputsOptions(
+        file=tmp_path / "rows.jsonl", out=tmp_path / "all", scores_field="step_scores"
+    )
+    run_import(options, NO_PROGRESS)
+    selected = fd.open_dataset(tmp_path / "all").select(out=tmp_path / "new", reward=reward)
+    assert selected.manifest.rows.solutions == n
+
+
 def test_duplicates_and_rewards(tmp_path: Path) -> None:
     scored = fd.open_dataset(paired_dataset(tmp_path))
     low = float(scored.solutions().collect()["step_rewards"].list.min().median())  # type: ignore[arg-type]
