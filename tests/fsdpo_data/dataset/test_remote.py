@@ -15,7 +15,13 @@ from helpers import small_build
 from replayed_build import build_line, write_recording
 
 from fsdpo_data import api
-from fsdpo_data.core.errors import FsdpoError, InputError, RunMismatchError, SchemaError
+from fsdpo_data.core.errors import (
+    FsdpoError,
+    InputError,
+    RunMismatchError,
+    SchemaError,
+    UnavailableError,
+)
 from fsdpo_data.core.remote_folder import RemoteFolder
 from fsdpo_data.core.urls import hide_credentials
 from fsdpo_data.dataset.manifest import AnyRecord
@@ -263,6 +269,24 @@ def test_splits_of_a_stopped_command_are_not_uploaded_by_another_one(
     assert not memory()
     data.select(out=f"{STORE}/x", split=["test=0.4"], resume=True)
     assert api.open_dataset(f"{STORE}/x-test").manifest.rows.problems
+
+
+def test_a_dry_run_uploads_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_build(tmp_path / "a")
+    line = ["select", str(tmp_path / "a"), "--unique", "--out", f"{STORE}/x"]
+
+    def refuse(self: RemoteFolder, file: Path, path: str) -> None:
+        raise UnavailableError("the line is dead")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RemoteFolder, "upload", refuse)
+        assert "the line is dead" in expect_error(capsys, *line)
+    assert "unique: dropped" in run_command(capsys, *line, "--dry-run")
+    assert not memory()
+    run_command(capsys, *line, "--resume")
+    assert "unique: dropped" in run_command(capsys, *line, "--dry-run")
 
 
 def test_damage_is_found_on_the_way_back(tmp_path: Path) -> None:
