@@ -197,7 +197,7 @@ def format_rollout_cost(manifest: Manifest) -> str:
     )
 
 
-def _sampling_tokens(manifest: Manifest) -> int | None:
+def _sampling_tokens(manifest: Manifest) -> int | float | None:
     """Return the tokens of sampling the solutions of a dataset; None if they are unknown.
 
     The cost in the manifest of a selection is that of all solutions, also of those left out.
