@@ -265,9 +265,9 @@ class PrmConfig(TrainConfig):
     """``outcome``: the outcome of the solution at every step. ``rollouts``: the fraction of correct
     continuations of each step, or of a judge's votes. ``first-error``: right before the first
     error that ``label --search first-error`` found, wrong from there on. ``imported``: the labels
-    of ``fsdpo-data import``. ``auto``: imported labels if the dataset has them, else labels of a
-    search, else rollouts, else outcomes. Solutions without labels of this kind are left out, and
-    counted.
+    of ``fsdpo-data import``. ``auto``: the labels that were made last, which are those of
+    ``fsdpo-data label``, else imported labels, else outcomes. Solutions without labels of this kind
+    are left out, and counted.
     """
     loss: Annotated[str, Option(choices=PRM_LOSSES, panel=_LOSS)] = "bce"
     """Name of the loss."""

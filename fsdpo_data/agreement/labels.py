@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import text_key
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
@@ -56,6 +59,9 @@ class StepScores:
     problem: str  #: Id of the problem.
     source: str  #: Source of the problem, such as the name of a benchmark.
     scores: Sequence[float]  #: One score per step; a higher score is more likely right.
+    #: Hash of the question and the steps. Two builds on different engines give other texts the
+    #: same id.
+    text_hash: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,12 @@ class Labeller:
 
 
 def read_labeller(
-    text: str, threshold: float | None, field: str, *, match: Literal["id", "text"] = "id"
+    text: str,
+    threshold: float | None,
+    field: str,
+    *,
+    is_calibrated: bool = False,
+    match: Literal["id", "text"] = "id",
 ) -> Labeller:
     """Read the labels of ``DATA`` or ``DATA:LABELS``.
 
@@ -78,11 +89,12 @@ def read_labeller(
         threshold: Smallest score of a right step. None for the usual one: any correct continuation
             of Monte-Carlo labels, and 0.5 of other labels.
         field: Name of the option, for errors.
+        is_calibrated: Whether the caller chooses another threshold.
         match: The key of a solution: its id, or its question and steps. Equal solutions of a
             dataset also have their number among these in the key.
 
     Raises:
-        InputError: if the dataset has no such labels.
+        InputError: if the dataset has no such labels, or if they have no usual threshold.
         SchemaError: if it is not a sealed dataset, or was changed after the seal.
     """
     path, kind = LabellerName.parse(text)
@@ -101,12 +113,12 @@ def read_labeller(
             continue
         if kind == "rollouts":
             vote_counts |= {counts["n"] for counts in row["rollouts"][:-1]}
+        text_hash = _text_hash(row)
         key: Hashable = row["solution_id"]
         if match == "text":
-            texts = _text_key(row)
-            key = (texts, text_counts[texts])
-            text_counts[texts] += 1
-        solutions[key] = StepScores(row["problem_id"], row["source"], scores)
+            key = (text_hash, text_counts[text_hash])
+            text_counts[text_hash] += 1
+        solutions[key] = StepScores(row["problem_id"], row["source"], scores, text_hash)
     if not solutions:
         raise InputError(
             f"the dataset has no {kind} labels for all steps of a solution. Choose other labels "
@@ -115,6 +127,15 @@ def read_labeller(
             value=text,
         )
     if threshold is None:
+        has_usual_threshold = kind != "rewards" or manifest.rewards_are_probabilities
+        if not has_usual_threshold and not is_calibrated:
+            raise InputError(
+                "the step rewards are not probabilities, so 0.5 does not separate right from wrong "
+                f"steps. Each is a {manifest.reward_meaning}. Give a threshold, or let `calibrate` "
+                "choose the threshold of the second labeller.",
+                field=field,
+                value=text,
+            )
         record = manifest.find("label", LabelRecord)
         is_judged = record is not None and record.options.judge is not None
         is_monte_carlo = kind == "rollouts" and not is_judged
@@ -135,14 +156,19 @@ def _read_rows(path: Path, manifest: Manifest, column: str) -> list[dict[str, An
     """Return the solutions with a value in ``column``, with their texts, problem and source."""
     problems = scan_rows("problems", manifest.config_paths(path, "problems"))
     solutions = scan_rows("solutions", manifest.config_paths(path, "solutions"))
+    if column == "step_rewards":
+        # Convert through text: a 32-bit 0.7 reaches the threshold 0.7.
+        texts = pl.col(column).cast(pl.List(pl.String))
+        solutions = solutions.with_columns(texts.cast(pl.List(pl.Float64)))
     rows = solutions.select("solution_id", "problem_id", "completions", column).drop_nulls(column)
     columns = problems.select("problem_id", "source", "question")
     return collect_rows(rows.join(columns, on="problem_id", how="left")).to_dicts()
 
 
-def _text_key(row: dict[str, Any]) -> tuple[str, ...]:
-    """Return the question and the steps of a solution, without differences in white space."""
-    return tuple(" ".join(text.split()) for text in (row["question"], *row["completions"]))
+def _text_hash(row: dict[str, Any]) -> bytes:
+    """Return a hash of the question and the steps of a solution, without differences in space."""
+    texts = (row["question"], *row["completions"])
+    return text_key(json.dumps([" ".join(text.split()) for text in texts]))
 
 
 def _scores(row: dict[str, Any], kind: ScoreKind) -> list[float] | None:

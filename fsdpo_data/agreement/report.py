@@ -33,7 +33,7 @@ class AgreeOptions(Options):
 
     A labeller is DATA or DATA:LABELS. LABELS is one of ``imported`` (people), ``rollouts``
     (continuations, or votes of a judge), ``first-error``, ``rewards`` (a reward model) and
-    ``outcome``. Without LABELS, the command takes the dataset's most specific labels. Both datasets
+    ``outcome``. Without LABELS, the command takes the labels that were made last. Both datasets
     contain the same solutions. Each kappa is printed with the base rates.
 
     Examples:
@@ -52,7 +52,7 @@ class AgreeOptions(Options):
     """The labels to compare with the reference."""
     threshold: float | None = None
     """Smallest score of a right step of the labeller. The default is 0.5, and any correct
-    continuation for Monte-Carlo labels.
+    continuation for Monte-Carlo labels. Rewards that are not probabilities have no default.
     """
     reference_threshold: float | None = None
     """The same for the reference."""
@@ -107,7 +107,7 @@ class AgreementReport:
     solutions: int  #: Solutions that are compared.
     only_reference: int  #: Solutions that only the reference labels.
     only_labeller: int  #: Solutions that only the labeller labels.
-    other_steps: int  #: Solutions of both with different numbers of steps, which are left out.
+    other_steps: int  #: Solutions of both with different steps, which are left out.
     total: LabelAgreement  #: Agreement on all steps.
     #: Agreement on the steps before the last of each solution; None if all have one step. Labels
     #: that come from outcomes agree at the last step by construction.
@@ -138,13 +138,19 @@ def compare_labellers(options: AgreeOptions) -> AgreementReport:
     reference = read_labeller(
         options.reference, options.reference_threshold, "reference", match=options.match
     )
-    labeller = read_labeller(options.labeller, options.threshold, "labeller", match=options.match)
+    labeller = read_labeller(
+        options.labeller,
+        options.threshold,
+        "labeller",
+        is_calibrated=options.calibrate is not None,
+        match=options.match,
+    )
     common = [key for key in reference.solutions if key in labeller.solutions]
     pairs = []
     for key in common:
         first = reference.solutions[key]
         second = labeller.solutions[key]
-        if len(first.scores) == len(second.scores):
+        if first.text_hash == second.text_hash:
             truth = [score >= reference.threshold for score in first.scores]
             pairs.append(_SolutionPair(first.problem, first.source, truth, second.scores))
     if not pairs:

@@ -42,7 +42,9 @@ def run_stage(entry: StageEntry[Any, Any], options: StageOptions) -> None:
         run_shard_command(options)
         return
     if getattr(options, "dry_run", False) and entry.describe_plan is not None:
-        with progress() as progress_bar, local_paths(options, progress_bar) as local_options:
+        # Without an output, because the files of a stopped command would be uploaded there.
+        inputs = options.replace(out="")
+        with progress() as progress_bar, local_paths(inputs, progress_bar) as local_options:
             plan = entry.describe_plan(local_options, progress_bar)
         typer.echo(plan)
         return

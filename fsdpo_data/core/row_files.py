@@ -11,6 +11,7 @@ import difflib
 import glob
 import gzip
 import json
+import logging
 import os
 import re
 import zlib
@@ -23,6 +24,8 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.input_files import check_regular_file, parse_json, read_file
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows, read_arrow_rows, read_parquet_rows
+
+log = logging.getLogger(__name__)
 
 MAX_RAW_CHARS = 2000  #: Length of the text that a report shows of a broken row.
 MAX_LISTED_ITEMS = 3  #: Number of items that a message lists; it counts the remaining ones.
@@ -109,19 +112,34 @@ def _directory_files(path: Path, split: str) -> list[Path]:
         if folder.is_dir():
             return _directory_files(folder, split)
     files = _select_data_files(path.iterdir()) or _select_data_files(path.rglob("*"))
-    split_by_file = {file: split_in_path(file.relative_to(path)) for file in files}
-    if any(split_by_file.values()):
-        files = [file for file in files if split_by_file[file] == split]
+    splits = {split_in_path(file.relative_to(path)) for file in files} - {""}
+    if splits:
+        files = [file for file in files if split_in_path(file.relative_to(path)) == split]
     if not files:
         message = (
             f"directory {path} contains no {split} data: expected files ending in "
             f"{', '.join(DATA_SUFFIXES)}"
         )
-        other_splits = sorted(set(split_by_file.values()) - {""})
-        if other_splits:
-            message += f"; the directory has files of split {', '.join(other_splits)}"
+        if splits:
+            message += f"; the directory has files of split {', '.join(sorted(splits))}"
         raise InputError(f"{message}.")
+    _warn_about_other_files(path, files, split)
     return files
+
+
+def _warn_about_other_files(folder: Path, files: Sequence[Path], split: str) -> None:
+    """Warn about data files that a directory also has, and that may belong to the split.
+
+    They name no split, and other files name one. Or they are in a folder next to data files.
+    """
+    all_files = _select_data_files([*folder.iterdir(), *folder.glob("[!.]*/*")])
+    names = [file.relative_to(folder) for file in all_files if file not in files]
+    left_out = [str(name) for name in names if split_in_path(name) in ("", split)]
+    if left_out:
+        log.warning(
+            f"{folder}: the files of split {split} are {summarize_list([f.name for f in files])}. "
+            f"Left out: {summarize_list(left_out)}. Give files or a pattern to read others."
+        )
 
 
 def _select_data_files(paths: Iterable[Path]) -> list[Path]:

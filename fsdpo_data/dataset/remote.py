@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shutil
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ from fsdpo_data.core.files import (
     store_errors,
     user_cache_folder,
 )
+from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.options import Options, field_option
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.remote_folder import RemoteFolder
@@ -35,6 +37,7 @@ from fsdpo_data.dataset.run_directory import (
     QUARANTINE_FILE,
     RUN_FILE,
     SHARD_FILE,
+    differing_keys,
 )
 from fsdpo_data.dataset.validate import check_files
 
@@ -198,13 +201,17 @@ def _local_output(url: str, *, resume: bool, progress: Progress) -> Iterator[Pat
     working_folder = user_cache_folder("outputs") / name
     with lock_directory(working_folder, f"writing to {folder.url}"):
         out = working_folder / folder.name
+        if not resume:
+            _check_no_leftovers(folder, out)
         _check_target(folder, out, resume=resume, progress=progress)
         with _mismatch_with_url(folder, out):
             yield out
         parent_url = folder.url.removesuffix(f"/{folder.name}")
-        directories = [file for file in working_folder.iterdir() if file.is_dir()]
-        for directory in sorted(directories, key=lambda directory: directory == out):
-            target = RemoteFolder(f"{parent_url}/{directory.name}")
+        directories = sorted(_folders_in(working_folder), key=lambda directory: directory == out)
+        targets = [RemoteFolder(f"{parent_url}/{directory.name}") for directory in directories]
+        for directory, target in zip(directories, targets, strict=True):
+            _check_same_run(directory, target)
+        for directory, target in zip(directories, targets, strict=True):
             upload(directory, target, progress)
             copy = _copy_folder(target.url)  # where the next command finds the dataset
             with store_errors(copy):
@@ -228,14 +235,55 @@ def _mismatch_with_url(folder: RemoteFolder, out: Path) -> Iterator[None]:
         raise error.with_text(str(out), name) from None
 
 
+def _folders_in(folder: Path) -> list[Path]:
+    """Return the folders directly in a folder."""
+    return [file for file in folder.iterdir() if file.is_dir()]
+
+
+def _check_no_leftovers(folder: RemoteFolder, out: Path) -> None:
+    """Refuse to upload the further datasets of an earlier command that was stopped."""
+    leftovers = [directory for directory in _folders_in(out.parent) if directory != out]
+    if leftovers:
+        names = summarize_list(sorted(directory.name for directory in leftovers))
+        raise RunMismatchError(
+            f"an earlier command with the output {folder.url} was stopped after it had written "
+            f"{names}. Repeat its options with `resume=True`, choose another `out`, or delete "
+            f"{out.parent}."
+        )
+
+
+def _check_same_run(directory: Path, folder: RemoteFolder) -> None:
+    """Refuse a folder that holds other files, or a run that differs from a local directory."""
+    stored_files = folder.list_files()
+    if not stored_files:
+        return
+    if CONFIG_FILE not in stored_files:
+        raise _other_files_error(folder, stored_files)
+    with tempfile.TemporaryDirectory() as temporary:
+        stored_config = Path(temporary, CONFIG_FILE)
+        folder.download(CONFIG_FILE, stored_config)
+        changes = differing_keys(read_json(stored_config), read_json(directory / CONFIG_FILE))
+    if changes:
+        keys = summarize_list([change.key for change in changes])
+        raise RunMismatchError(
+            f"{folder.url} was started with a different config; these keys differ: {keys}. Choose "
+            f"a new `out`, or delete the folder. The new files are in {directory}."
+        )
+
+
+def _other_files_error(folder: RemoteFolder, stored_files: Sequence[str]) -> RunMismatchError:
+    """Return the error for a folder with files that no run has written."""
+    return RunMismatchError(
+        f"{folder.url} holds other files ({summarize_list(stored_files)}) and no run. Choose "
+        "a new or empty `out`."
+    )
+
+
 def _check_target(folder: RemoteFolder, out: Path, *, resume: bool, progress: Progress) -> None:
     """Refuse a folder with other content; download a complete run that is resumed."""
     stored_files = folder.list_files()
     if stored_files and CONFIG_FILE not in stored_files:
-        raise RunMismatchError(
-            f"{folder.url} holds other files ({summarize_list(stored_files)}) and no run. Choose "
-            "a new or empty `out`."
-        )
+        raise _other_files_error(folder, stored_files)
     if not set(LAST_FILES) & set(stored_files):
         return
     if not resume:

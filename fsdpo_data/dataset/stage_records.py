@@ -41,6 +41,7 @@ PROBLEMS_STAGE = "problems"  #: Name of the stage that reads the problems.
 SAMPLE_STAGE = "sample"  #: Name of the stage that samples the solutions.
 GRADE_STAGE = "grade"  #: Name of the stage that grades the solutions.
 PAIR_STAGE = "pair"  #: Name of the stages that pair solutions.
+SELECTED_ROWS = "rows"  #: What a selection writes: a part of the problems and solutions.
 NO_GRADER = "none"  #: Name in place of a grader, for solutions that nothing graded.
 
 

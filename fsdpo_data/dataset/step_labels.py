@@ -1,7 +1,8 @@
 """The step labels of a dataset: which of its columns has them, and their values as numbers.
 
-A dataset has one kind of labels. A solution without labels of this kind has none: its labels were
-dropped, or could not be determined, so labels of another kind must not replace them.
+A dataset has one kind of labels: those that were made last. A dataset with imported labels may have
+been labelled again, for example by a judge. A solution without labels of this kind has none: its
+labels were dropped, or could not be determined, so labels of another kind must not replace them.
 """
 
 from __future__ import annotations
@@ -20,26 +21,32 @@ LabelKind: TypeAlias = Literal["imported", "first-error", "rollouts", "outcome"]
 
 
 def find_label_kind(manifest: Manifest) -> LabelKind:
-    """Return the kind of the most specific labels that the stages of a dataset have written."""
-    if manifest.is_written("step_labels"):
-        return "imported"
+    """Return the kind of the labels that the stages of a dataset have written last.
+
+    An import starts a dataset, so all other labels are later than imported ones.
+    """
     if manifest.labels_are_searched:
         return "first-error"
-    return "rollouts" if manifest.is_written("rollouts") else "outcome"
+    if manifest.is_written("rollouts"):
+        return "rollouts"
+    return "imported" if manifest.is_written("step_labels") else "outcome"
 
 
 def infer_label_kind(solutions: Iterable[Mapping[str, Any]]) -> LabelKind:
-    """Return the kind of the most specific labels in solutions without a manifest."""
+    """Return the kind of the labels in solutions without a manifest that were made last."""
     kind: LabelKind = "outcome"
     for solution in solutions:
-        if solution["step_labels"] is not None:
-            return "imported"
+        is_imported = solution["step_labels"] is not None
         step_counts = solution["rollouts"]
+        if is_imported and step_counts is not None:
+            return "rollouts"  # a judge has labelled imported solutions
         # Only a search gives the steps of a solution different labels in ``labels``, and leaves
         # steps without counts.
         if len(set(solution["labels"] or ())) > 1 or None in (step_counts or ()):
             return "first-error"
-        if step_counts is not None:
+        if is_imported:
+            kind = "imported"
+        elif step_counts is not None and kind != "imported":
             kind = "rollouts"
     return kind
 

@@ -132,9 +132,9 @@ def _convert_rows(
 def read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of a config with their problem and model, one file in memory at a time.
 
-    ``labels`` of a solution tells which steps are right, by the most specific step labels of the
-    dataset; None if the solution has no such labels. They are never fractions, because TRL and
-    Axolotl read a fraction below 1 as 0.
+    ``labels`` of a solution tells which steps are right, by the step labels of the dataset that
+    were made last; None if the solution has no such labels. They are never fractions, because TRL
+    and Axolotl read a fraction below 1 as 0.
     """
     label_kind = find_label_kind(manifest)
     problems = collect_rows(

@@ -68,7 +68,7 @@ def find_violations(
         if ids:
             yield f"{len(ids)} pairs {violation}: {summarize_list(ids)}"
     if isinstance(settings, StepPairSettings):
-        yield from _find_misplaced_errors(pairs, settings.pairs.threshold)
+        yield from _find_misplaced_errors(pairs, settings.pairs.stored_threshold)
     if not any(violating_pairs.values()):
         yield from _compare_counts(pairs, solutions, settings, counts)
 
@@ -144,7 +144,7 @@ def _find_misplaced_errors(pairs: Sequence[Path], threshold: float) -> Iterator[
             ids.append(row["rejected_id"])
     if ids:
         yield (
-            f"{len(ids)} pairs do not differ first at the first step below {threshold}: "
+            f"{len(ids)} pairs do not differ first at the first step below {threshold:.6g}: "
             f"{', '.join(ids[:3])}"
         )
 

@@ -15,6 +15,7 @@ from fsdpo_data.core.parquet_files import read_table_batches
 from fsdpo_data.core.sampling import ContinuationSettings
 from fsdpo_data.pairs.limits import AllowUnclosed, MaxPairs
 from fsdpo_data.steps.first_error import NO_ERROR, find_first_below
+from fsdpo_data.steps.rewards import stored_reward
 
 #: Keys of the counts of incorrect solutions: their total, and the reasons that exclude some.
 #: :func:`find_first_errors` explains them.
@@ -29,6 +30,11 @@ class ErrorRule(Options):
 
     threshold: Annotated[float, Field(gt=0, le=1), Option(panel=STEP_DPO_PANEL)] = 0.5
     """Step reward below which a step is an error."""
+
+    @property
+    def stored_threshold(self) -> float:
+        """The threshold for step rewards of a dataset."""
+        return stored_reward(self.threshold)
 
 
 class StepPairSpec(ErrorRule):
@@ -119,7 +125,7 @@ def _errors_by_problem(
         if solution.step_rewards is None:
             counts["unscored"] += 1
             continue
-        step = find_first_below(solution.step_rewards, spec.threshold)
+        step = find_first_below(solution.step_rewards, spec.stored_threshold)
         if step == NO_ERROR:
             counts["no_error"] += 1
             continue

@@ -2,8 +2,9 @@
 
 Two texts are identical if they differ only in white space, case and Unicode compatibility forms
 (NFKC), such as ``x²`` and ``x2``. Other texts are compared by their tokens: words, TeX commands and
-signs. Every number is the same token, so a problem with other numbers has the same tokens. The code
-of a figure is one token.
+signs. Chinese, Japanese and other scripts have no spaces between words, so each of their characters
+is a token. Every number is the same token, so a problem with other numbers has the same tokens. The
+code of a figure is one token.
 
 The overlap is the larger one of two values. Both compare runs of ``ngram`` tokens, which have
 weights:
@@ -54,7 +55,9 @@ _NUMBER = (
     r"\d+(?:(?:[.,]|,\\!|\{,\})\d+)*"
     r"|\b(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b"
 )
-_TOKEN = r"\\?[\p{L}\p{N}]+|[-+*/^=<>!|]"
+#: Scripts without spaces between words; each character is a token.
+_UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+_TOKEN = rf"\\?[\p{{L}}\p{{N}}--{_UNSPACED}]+|[{_UNSPACED}]|[-+*/^=<>!|]"
 #: Shorter words are often names of variables.
 _MIN_PROSE_CHARACTERS = 3
 
@@ -180,6 +183,7 @@ def _tokens(texts: pl.DataFrame, min_tokens: int) -> pl.DataFrame:
     token_lists = texts.select("id", token=template.str.extract_all(_TOKEN))
     token_lists = token_lists.filter(pl.col("token").list.len() >= min_tokens)
     is_word = pl.col("token").str.len_chars() >= _MIN_PROSE_CHARACTERS
+    is_word |= pl.col("token").str.contains(f"[{_UNSPACED}]")
     return token_lists.explode("token").select(
         "id",
         hash=pl.col("token").hash(seed=0),

@@ -10,6 +10,7 @@ from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.lazy import np
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.problems.golds import GoldReading, gold_text, means_no_gold, read_gold
 from fsdpo_data.rewards.messages import completion_text, has_separate_reasoning
@@ -55,7 +56,7 @@ class OutcomeReward(RewardFunction):
         Raises:
             InputError: if the value is neither a text nor a number.
         """
-        value = value.tolist() if hasattr(value, "tolist") else value  # numpy, as in verl
+        value = _plain_value(value)
         if value is None or (isinstance(value, str) and not value.strip()):
             return None
         try:
@@ -69,6 +70,16 @@ class OutcomeReward(RewardFunction):
         except UnusableRowError:
             return None
         return None if means_no_gold(gold) else gold
+
+
+def _plain_value(value: Any) -> Any:
+    """Return a value of numpy, as verl passes it, as a plain one."""
+    if not hasattr(value, "tolist"):
+        return value
+    if str(getattr(value, "dtype", "")) in ("float16", "float32"):
+        # Convert through text: a 32-bit 0.1 stays 0.1 and does not become 0.10000000149011612.
+        return np.asarray(value).astype(str).astype(float).tolist()
+    return value.tolist()
 
 
 def _grading_request(gold: str, rollout: Rollout) -> GradingRequest:

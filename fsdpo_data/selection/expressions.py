@@ -32,6 +32,8 @@ _REFUSED_KEYWORDS = frozenset(("over", "select"))
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
 _CALL = re.compile(r"(\w+)\s*\(")
 _WORD = re.compile(r"\w+")
+_MIN_INT64 = -(2**63)
+_MAX_INT64 = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,15 +131,21 @@ def parse_condition(text: str, field: str) -> RowCondition:
 def metadata_column(values: Sequence[Mapping[str, Any]], name: str) -> pl.Series:
     """Return a field of the metadata of problems as a column; null where it is missing.
 
-    Numbers stay numbers if all values are numbers. All other values become texts.
+    Numbers stay numbers if all values are numbers, and integers of 64 bits stay exact. All other
+    values become texts.
+
+    Args:
+        values: The metadata of all problems, so that the field has one type.
+        name: Name of the field.
     """
     items = [row.get(name) for row in values]
     present = [item for item in items if item is not None]
-    if present and all(isinstance(item, bool) for item in present):
+    types = {type(item) for item in present}
+    if types == {bool}:
         return pl.Series(name, items, dtype=pl.Boolean)
-    if present and all(
-        isinstance(item, int | float) and not isinstance(item, bool) for item in present
-    ):
+    if types == {int} and all(_MIN_INT64 <= item <= _MAX_INT64 for item in present):
+        return pl.Series(name, items, dtype=pl.Int64)
+    if types and types <= {int, float}:
         return pl.Series(name, [None if item is None else float(item) for item in items])
     texts = [None if item is None else str(item) for item in items]
     return pl.Series(name, texts, dtype=pl.String)

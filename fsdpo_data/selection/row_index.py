@@ -6,9 +6,10 @@ Memory holds about 50 bytes per solution and 100 bytes per problem, and the text
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES
 from fsdpo_data.core.errors import InputError
@@ -108,20 +109,20 @@ def _stable_hashes(texts: Iterable[str]) -> pl.Series:
 def _index_problems(source: SourceDataset, request: IndexRequest) -> pl.DataFrame:
     """Return the index of the problems."""
     condition = request.problem_condition
-    names = {*request.metadata_names, *_condition_metadata(condition)}
+    names = sorted({*request.metadata_names, *_condition_metadata(condition)})
     texts = [name for name in ("question", "answer") if condition and name in condition.names]
     frames = []
+    fields: list[dict[str, Any]] = []
     for file in source.files("problems"):
         for batch in read_table_batches(file):
-            frames.append(_index_problem_batch(batch, sorted(names), texts))
-    problems = pl.concat(frames, how="diagonal_relaxed").with_row_index("problem")
-    columns = [f"{METADATA_PREFIX}{name}" for name in sorted(names)]
-    missing_columns = [
-        pl.lit(None, dtype=pl.String).alias(column)
-        for column in columns
-        if column not in problems.columns
-    ]
-    return problems.with_columns(missing_columns)
+            rows = pl.DataFrame(pa.Table.from_batches([batch]).replace_schema_metadata())
+            frames.append(_index_problem_rows(rows, texts))
+            if names:
+                fields += _metadata_fields(rows, names)
+    problems = pl.concat(frames).with_row_index("problem")
+    # All batches together, so that a field has one type in all of them.
+    columns = [metadata_column(fields, name).alias(f"{METADATA_PREFIX}{name}") for name in names]
+    return problems.with_columns(columns)
 
 
 def _condition_metadata(condition: RowCondition | None) -> list[str]:
@@ -132,12 +133,9 @@ def _condition_metadata(condition: RowCondition | None) -> list[str]:
     return [name for name in condition.names if name not in columns]
 
 
-def _index_problem_batch(
-    batch: pa.RecordBatch, metadata_names: Sequence[str], texts: Sequence[str]
-) -> pl.DataFrame:
-    """Return the index of a batch of problems."""
-    rows = pl.DataFrame(pa.Table.from_batches([batch]).replace_schema_metadata())
-    index = rows.select(
+def _index_problem_rows(rows: pl.DataFrame, texts: Sequence[str]) -> pl.DataFrame:
+    """Return the index of some problems, without their metadata."""
+    return rows.select(
         "problem_id",
         "source",
         "split",
@@ -145,19 +143,13 @@ def _index_problem_batch(
         question_key=question_keys(rows["question"]),
         question_chars=pl.col("question").str.len_chars(),
     )
-    if not metadata_names:
-        return index
-    values = [
-        parse_metadata(problem_id, metadata)
-        for problem_id, metadata in rows.select("problem_id", "metadata").iter_rows()
-    ]
-    # A batch without the field gives no column, so that it does not decide the type.
-    columns = [
-        metadata_column(values, name).alias(f"{METADATA_PREFIX}{name}")
-        for name in metadata_names
-        if any(row.get(name) is not None for row in values)
-    ]
-    return index.with_columns(columns)
+
+
+def _metadata_fields(rows: pl.DataFrame, names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Yield some fields of the metadata of each problem; None for a missing field."""
+    for problem_id, metadata in rows.select("problem_id", "metadata").iter_rows():
+        values = parse_metadata(problem_id, metadata)
+        yield {name: values.get(name) for name in names}
 
 
 def _index_solutions(

@@ -21,11 +21,10 @@ from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Option, Options
-from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageRecord, read_manifest
-from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.dataset.stage_registry import (
     STAGES,
@@ -199,7 +198,28 @@ class DecontaminateStage(Stage):
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Record the overlaps in the manifest; the rows do not change."""
+        self._warn_about_replaced_benchmarks(draft.manifest)
         return self.make_record(self.report.counts())
+
+    def _warn_about_replaced_benchmarks(self, manifest: Manifest) -> None:
+        """Warn if the parent was compared with other benchmarks, whose counts are replaced."""
+        record = manifest.find(OVERLAP_STAGE, OverlapRecord)
+        if record is None:
+            return
+        new_counts = self.report.counts().benchmarks
+        replaced = {
+            name: counts.problems
+            for name, counts in record.counts.benchmarks.items()
+            if name not in new_counts
+        }
+        if replaced:
+            overlaps = ", ".join(
+                f"{count:,} problems in {name}" for name, count in replaced.items()
+            )
+            log.warning(
+                f"the new dataset no longer states its earlier overlaps ({overlaps}). Name all "
+                "benchmarks in one command to state them together."
+            )
 
 
 def read_sealed_problems(root: Path) -> list[Problem]:
@@ -210,9 +230,7 @@ def read_sealed_problems(root: Path) -> list[Problem]:
     """
     manifest = read_manifest(root)
     check_files(root, manifest.config_files("problems"))
-    problems = scan_rows("problems", manifest.config_paths(root, "problems"))
-    rows = collect_rows(problems.select("question", "answer", "source", "split"))
-    return [Problem(*row) for row in rows.iter_rows()]
+    return [*read_problems(manifest.config_paths(root, "problems")).values()]
 
 
 def find_overlaps(

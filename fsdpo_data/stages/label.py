@@ -29,7 +29,13 @@ from fsdpo_data.dataset.manifest import AnyRecord, Manifest, read_manifest
 from fsdpo_data.dataset.plots import count_tenths
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
-from fsdpo_data.dataset.stage_records import GRADE_STAGE, GradeRecord
+from fsdpo_data.dataset.stage_records import (
+    GRADE_STAGE,
+    SAMPLE_STAGE,
+    SELECTED_ROWS,
+    GradeRecord,
+    SampleRecord,
+)
 from fsdpo_data.dataset.stage_registry import (
     NEW_DATASET,
     STAGES,
@@ -173,8 +179,9 @@ def format_rollout_cost(manifest: Manifest) -> str:
     cost = "an unknown number of tokens"
     if tokens is not None:
         cost = f"{tokens:,} tokens"
-        if manifest.cost.tokens is not None:
-            ratio = tokens / max(1, manifest.cost.tokens - tokens)
+        sampling_tokens = _sampling_tokens(manifest)
+        if sampling_tokens is not None:
+            ratio = tokens / max(1, sampling_tokens)
             cost += f", {ratio:.1f} times the tokens of sampling the solutions"
     saved = ""
     if rollouts.saved_continuations is not None:
@@ -188,6 +195,16 @@ def format_rollout_cost(manifest: Manifest) -> str:
         f"N={n}: {n_continuations:,} continuations of {rollouts.prefixes:,} prefixes, "
         f"{cost}{saved}; outcome labels need no tokens"
     )
+
+
+def _sampling_tokens(manifest: Manifest) -> int | float | None:
+    """Return the tokens of sampling the solutions of a dataset; None if they are unknown.
+
+    The cost in the manifest of a selection is that of all solutions, also of those left out.
+    """
+    if manifest.is_written(SELECTED_ROWS):
+        return None
+    return manifest.get(SAMPLE_STAGE, SampleRecord).cost.tokens
 
 
 class LabelOptions(FailureOptions, StageOptions, ContinuationOptions):

@@ -30,6 +30,7 @@ from fsdpo_data.dataset.stage_records import (
     GRADE_STAGE,
     PROBLEMS_STAGE,
     SAMPLE_STAGE,
+    SELECTED_ROWS,
     GradeRecord,
     ProblemsRecord,
     SampleRecord,
@@ -61,7 +62,7 @@ from fsdpo_data.stages.label_columns import count_labels, label_stats
 from fsdpo_data.stages.label_records import LABEL_STAGE, LabelRecord, RolloutCounts
 from fsdpo_data.stages.score import recount_rewards
 from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
-from fsdpo_data.steps.rewards import AGGREGATES
+from fsdpo_data.steps.rewards import AGGREGATES, stored_reward
 
 SELECT_STAGE = "select"  #: Name of the stage.
 _PROBLEMS_PANEL = "Problems"
@@ -370,6 +371,8 @@ def _filter_solutions(options: SelectOptions, funnel: Funnel) -> None:
         funnel.keep_solutions("outcome", pl.col("outcome").is_in(list(options.outcome)))
     for name, column in (("reward", "reward"), ("tokens", "n_tokens"), ("steps", "steps")):
         number_range = options.range_of(name)
+        if number_range is not None and name == "reward":
+            number_range = NumberRange(*map(stored_reward, number_range))
         if number_range is not None and funnel.solutions[column].null_count() == len(
             funnel.solutions
         ):
@@ -438,15 +441,23 @@ class SelectStage(Stage):
     """Writes the selected problems and solutions, or only one split."""
 
     name = SELECT_STAGE
-    writes = ("rows",)
+    writes = (SELECTED_ROWS,)
 
     selection: Selection  #: The chosen rows.
     split: str = ""  #: The split that is written; empty without splits.
 
     def options(self) -> dict[str, Any]:
-        """Return the options of the selection; ``part`` is the split that the dataset has."""
+        """Return the options of the selection; ``part`` is the split that the dataset has.
+
+        ``earlier`` has the same of the selections that the parent went through.
+        """
         part = {"part": self.split} if self.split else {}
-        return {"options": self.selection.options, **part}
+        record = self.selection.source.manifest.find(SELECT_STAGE, SelectRecord)
+        if record is None:
+            return {"options": self.selection.options, **part}
+        parent_options = dict(record.options)
+        earlier = [*parent_options.pop("earlier", []), parent_options]
+        return {"options": self.selection.options, **part, "earlier": earlier}
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Write the rows, and describe them in the manifest."""
@@ -500,6 +511,8 @@ def update_manifest(
     sampled = manifest.get(SAMPLE_STAGE, SampleRecord)
     n = int(solutions.group_by("problem").len()["len"].max())  # type: ignore[arg-type]
     sampled.options.sampling = sampled.options.sampling.replace(n=n)
+    n_without_samples = problems.height - solutions["problem"].n_unique()
+    sampled.counts.failed = min(sampled.counts.failed, n_without_samples)
     manifest.put(sampled)
     _update_stage_counts(manifest, list(files), solutions)
     overlaps = manifest.find(OVERLAP_STAGE, OverlapRecord)
@@ -515,9 +528,12 @@ def _update_stage_counts(manifest: Manifest, files: list[Path], solutions: pl.Da
     """Count the results of earlier stages again, in the rows that are left."""
     recount_rewards(manifest, files)
     labelled = manifest.find(LABEL_STAGE, LabelRecord)
-    if labelled is not None and isinstance(labelled.counts, RolloutCounts):
-        is_searched = manifest.labels_are_searched
-        labelled.counts.labels = label_stats(files, is_searched=is_searched)
+    if labelled is not None:
+        if isinstance(labelled.counts, RolloutCounts):
+            is_searched = manifest.labels_are_searched
+            labelled.counts.labels = label_stats(files, is_searched=is_searched)
+        # The failed prompts of single solutions are unknown here.
+        labelled.counts.failed = min(labelled.counts.failed, _count_steps_without_rollouts(files))
         manifest.put(labelled)
     if manifest.labels_are_searched:
         manifest.labels = count_labels(files)
@@ -533,6 +549,12 @@ def _update_stage_counts(manifest: Manifest, files: list[Path], solutions: pl.Da
         imported.counts.right = right
         imported.counts.wrong = wrong
         manifest.put(imported)
+
+
+def _count_steps_without_rollouts(files: list[Path]) -> int:
+    """Return the number of steps of solutions without rollouts."""
+    solutions = scan_rows("solutions", files).filter(pl.col("rollouts").is_null())
+    return int(collect_rows(solutions.select(pl.col("completions").list.len().sum())).item())
 
 
 def count_step_labels(files: list[Path]) -> tuple[int, int]:
@@ -631,7 +653,13 @@ STAGES.register(
         describe_plan=describe_plan,
         record=SelectRecord,
         summarize=_summarize,
-        card_row="| selection | {% for name, value in options.items() %}"
+        card_row="| selection | {% for choice in earlier | default([]) %}"
+        "{% for name, value in choice.options.items() %}"
+        "{{ name | replace('_', ' ') }} {{ value | string | code }}"
+        "{{ ', ' if not loop.last }}{% endfor %}"
+        "{% if choice.part is defined %}; split {{ choice.part | code }}{% endif %}; then "
+        "{% endfor %}"
+        "{% for name, value in options.items() %}"
         "{{ name | replace('_', ' ') }} {{ value | string | code }}"
         "{{ ', ' if not loop.last }}{% endfor %}"
         "{% if part is defined %}; split {{ part | code }}{% endif %} |",

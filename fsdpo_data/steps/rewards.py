@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -90,6 +91,14 @@ def aggregate(rewards: Sequence[float], name: str) -> float:
 def aggregate_expr(column: str, name: str) -> pl.Expr:
     """Return a polars expression that aggregates a column of reward lists in float64."""
     return AGGREGATES.find(name).to_expr(pl.col(column).cast(pl.List(pl.Float64)))
+
+
+def stored_reward(reward: float) -> float:
+    """Return a reward as ``step_rewards`` stores it, in 32 bits: 0.7 becomes 0.699999988.
+
+    Bounds of rewards are rounded in the same way, so that they include rewards that equal them.
+    """
+    return ctypes.c_float(reward).value
 
 
 def step_weights(rewards: Sequence[float], gamma: float, sign: int) -> list[float]:

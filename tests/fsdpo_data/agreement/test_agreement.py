@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 from command_line import run
-from helpers import derive, problem_set, small_build
+from helpers import RIGHT, TEXTS, derive, fixed_sampler, problem_set, small_build
 from recorded_imports import import_labels
 
 import fsdpo_data as fd
@@ -21,6 +21,7 @@ from fsdpo_data.agreement.labels import LabellerName
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.dataset.manifest import AnyRecord
 from fsdpo_data.dataset.stage import Stage
+from fsdpo_data.stages.score import reward_statistics
 
 
 def sklearn_kappa(first: list[bool], second: list[bool]) -> float:
@@ -166,6 +167,15 @@ def test_first_errors_and_base_rates(datasets: tuple[str, str]) -> None:
     assert second.agreement == 1 and second.kappa == 1 and second.kappa_ci95 is None
 
 
+def test_a_reward_that_equals_the_threshold_is_right(datasets: tuple[str, str]) -> None:
+    """A reward of 0.35 is stored in 32 bits, as 0.349999994."""
+    base, scored = datasets
+    report = fd.agree(base, f"{scored}:rewards", threshold=0.35)
+    assert report.total.steps.labeller_right == pytest.approx(0.8)
+    report = fd.agree(f"{scored}:rewards", base, reference_threshold=0.35)
+    assert report.total.steps.reference_right == pytest.approx(0.8)
+
+
 def test_a_threshold_is_chosen_on_other_problems(datasets: tuple[str, str]) -> None:
     base, scored = datasets
     report = fd.agree(base, f"{scored}:rewards", calibrate="kappa")
@@ -175,6 +185,37 @@ def test_a_threshold_is_chosen_on_other_problems(datasets: tuple[str, str]) -> N
     assert other.solutions + report.solutions != 36 or other.solutions != report.solutions
     with pytest.raises(InputError, match="`calibrate` chooses the threshold"):
         fd.agree(base, scored, calibrate="f1", threshold=0.5)
+
+
+class LogRatioStage(RewardStage):
+    """Step rewards of a reward model that gives log-ratios."""
+
+    name = "score"
+    writes = ("step_rewards",)
+
+    def options(self) -> dict[str, Any]:
+        prm_format = {"name": "implicit", "digest": "0", "meaning": "log-ratio of two policies"}
+        engine = {"name": "none", "dtype": "float32"}
+        prm = {"name": "implicit", "revision": "0"}
+        return {"prm": prm, "engine": engine, "prm_format": prm_format}
+
+    def run(self, draft: Any) -> AnyRecord:
+        super().run(draft)
+        return self.make_record(reward_statistics(draft.current_files("solutions")))
+
+
+def test_rewards_that_are_not_probabilities_have_no_usual_threshold(
+    datasets: tuple[str, str], tmp_path: Path
+) -> None:
+    base, _ = datasets
+    derive(Path(base), tmp_path / "scored", LogRatioStage())
+    scored = f"{tmp_path / 'scored'}:rewards"
+    for labellers in ((base, scored), (scored, base)):
+        with pytest.raises(InputError, match="Each is a log-ratio of two policies"):
+            fd.agree(*labellers)
+    assert fd.agree(base, scored, threshold=0.3).threshold == 0.3
+    assert fd.agree(scored, base, reference_threshold=0.3).reference_threshold == 0.3
+    assert fd.agree(base, scored, calibrate="kappa").threshold == pytest.approx(0.35)
 
 
 def test_the_command_prints_base_rates_with_every_kappa(
@@ -200,6 +241,24 @@ def test_missing_labels_are_an_error(datasets: tuple[str, str]) -> None:
         fd.agree(f"{base}:first-error", base)
     assert math.isclose(fd.agree(base, base).total.steps.agreement, 1)
     assert pl.read_parquet(f"{base}/solutions/*.parquet").height == 48
+
+
+def test_equal_ids_of_other_texts_are_not_compared(
+    datasets: tuple[str, str], tmp_path: Path
+) -> None:
+    """Another engine gives other texts to the same model, settings and seed, and so to an id."""
+    base, _ = datasets
+    source = problem_set(12)
+    texts = (*TEXTS[:1], RIGHT.replace("So it", "It"), *TEXTS[2:])
+    small_build(tmp_path / "again", source, make_sampler=lambda: fixed_sampler(source, texts))
+    ids = [
+        fd.open_dataset(path).solutions().collect()["solution_id"].to_list()
+        for path in (base, tmp_path / "again")
+    ]
+    assert ids[0] == ids[1]
+    report = fd.agree(base, str(tmp_path / "again"))
+    assert (report.solutions, report.other_steps) == (24, 12)
+    assert report.total.steps.agreement == 1
 
 
 def test_datasets_with_other_ids_are_matched_by_their_texts(

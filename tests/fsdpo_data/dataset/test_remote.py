@@ -15,11 +15,20 @@ from helpers import small_build
 from replayed_build import build_line, write_recording
 
 from fsdpo_data import api
-from fsdpo_data.core.errors import FsdpoError, InputError, SchemaError
+from fsdpo_data.core.errors import (
+    FsdpoError,
+    InputError,
+    RunMismatchError,
+    SchemaError,
+    UnavailableError,
+)
 from fsdpo_data.core.remote_folder import RemoteFolder
 from fsdpo_data.core.urls import hide_credentials
+from fsdpo_data.dataset.manifest import AnyRecord
 from fsdpo_data.dataset.remote import expand_folders, local_copy, upload
+from fsdpo_data.dataset.stage import DatasetDraft
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.stages.select import SelectStage
 
 #: A key whose characters are patterns elsewhere.
 STORE = "memory://bucket/a [1] b*"
@@ -222,6 +231,62 @@ def test_other_content_is_refused_before_any_work(
     # Unrelated files that come later do not disturb readers.
     change_memory(f"{STORE}/x/later.txt", b"mine")
     validate(local_copy(f"{STORE}/x"))
+
+
+@pytest.mark.parametrize("content", ["files", "dataset", "input"])
+def test_a_split_does_not_replace_what_its_url_holds(tmp_path: Path, content: str) -> None:
+    small_build(tmp_path / "a")
+    upload(tmp_path / "a", RemoteFolder(f"{STORE}/a"))
+    if content == "files":
+        change_memory(f"{STORE}/x-test/notes.txt", b"mine")
+    else:
+        upload(tmp_path / "a", RemoteFolder(f"{STORE}/x-test"))
+    data = api.open_dataset(f"{STORE}/{'x-test' if content == 'input' else 'a'}")
+    old_content = memory()
+    with pytest.raises(RunMismatchError, match=r"x-test (holds other files|was started with)"):
+        data.select(out=f"{STORE}/x", split=["test=0.4"])
+    assert memory() == old_content
+
+
+def test_splits_of_a_stopped_command_are_not_uploaded_by_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_build(tmp_path / "a")
+    data = api.open_dataset(tmp_path / "a")
+    run_stage = SelectStage.run
+
+    def stop_at_rest(self: SelectStage, draft: DatasetDraft) -> AnyRecord:
+        if self.split == "train":
+            raise KeyboardInterrupt
+        return run_stage(self, draft)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SelectStage, "run", stop_at_rest)
+        with pytest.raises(KeyboardInterrupt):
+            data.select(out=f"{STORE}/x", split=["test=0.4"])
+    with pytest.raises(RunMismatchError, match="stopped after it had written x-test"):
+        data.select(out=f"{STORE}/x", unique=True)
+    assert not memory()
+    data.select(out=f"{STORE}/x", split=["test=0.4"], resume=True)
+    assert api.open_dataset(f"{STORE}/x-test").manifest.rows.problems
+
+
+def test_a_dry_run_uploads_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small_build(tmp_path / "a")
+    line = ["select", str(tmp_path / "a"), "--unique", "--out", f"{STORE}/x"]
+
+    def refuse(self: RemoteFolder, file: Path, path: str) -> None:
+        raise UnavailableError("the line is dead")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RemoteFolder, "upload", refuse)
+        assert "the line is dead" in expect_error(capsys, *line)
+    assert "unique: dropped" in run_command(capsys, *line, "--dry-run")
+    assert not memory()
+    run_command(capsys, *line, "--resume")
+    assert "unique: dropped" in run_command(capsys, *line, "--dry-run")
 
 
 def test_damage_is_found_on_the_way_back(tmp_path: Path) -> None:

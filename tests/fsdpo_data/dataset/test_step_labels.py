@@ -68,6 +68,14 @@ def test_the_stages_of_a_dataset_decide_the_kind(tmp_path: Path) -> None:
         ([solution(labels=[True, False], rollouts=COUNTS)], "first-error"),
         ([solution(labels=None), solution(labels=[True, False])], "first-error"),
         ([solution(rollouts=COUNTS), solution(step_labels=[1.0, 0.0])], "imported"),
+        # A judge has labelled imported solutions, and could not read one of them.
+        (
+            [
+                solution(labels=None, step_labels=[1.0, 0.0]),
+                solution(labels=None, step_labels=[1.0, 0.0], rollouts=COUNTS),
+            ],
+            "rollouts",
+        ),
     ],
 )
 def test_solutions_without_a_manifest_show_the_kind(

@@ -289,6 +289,27 @@ def test_a_directory_gives_only_the_requested_split(tmp_path: Path) -> None:
             load_problems([str(tmp_path / layout)], split="dev")
 
 
+@pytest.mark.parametrize(
+    ("files", "left_out"),
+    [
+        (["train.jsonl", "more.jsonl"], "more.jsonl"),  # more.jsonl names no split
+        (["a.jsonl", "more/b.jsonl"], "more/b.jsonl"),
+        (["a.jsonl", "more/train.jsonl"], "more/train.jsonl"),
+        (["train.jsonl", "test.jsonl", "more/test.jsonl", ".cache/a.jsonl"], ""),
+        (["a.jsonl", "b.jsonl"], ""),
+        (["one/a.jsonl", "two/b.jsonl"], ""),
+    ],
+)
+def test_a_warning_names_files_of_a_directory_that_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, files: list[str], left_out: str
+) -> None:
+    for name, row in zip(files, PLAIN, strict=False):
+        write(tmp_path / "data" / name, lines([row]))
+    n_read = len(load_problems([str(tmp_path / "data")]).problems)
+    assert bool(caplog.text) == bool(left_out)
+    assert not left_out or (f"Left out: {left_out}." in caplog.text and n_read == len(files) - 1)
+
+
 def test_a_sealed_dataset_gives_its_problems(tmp_path: Path) -> None:
     write(tmp_path / "run/manifest.json", "{}")
     write(tmp_path / "run/solutions/train.jsonl", lines([{"prompt": "p", "answer": "1"}]))

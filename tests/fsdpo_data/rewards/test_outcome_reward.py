@@ -43,6 +43,14 @@ def test_importing_rewards_is_light() -> None:
     assert not heavy & set(ran.stdout.split())
 
 
+@pytest.mark.parametrize("gold", [np.float32(0.1), np.float16(0.1), np.float64(0.1), np.array(0.1)])
+def test_a_gold_of_32_bits_is_the_number_that_it_prints(gold: Any) -> None:
+    assert reward_text(r"\boxed{0.1}", gold) == 1.0
+    assert reward_text(r"\boxed{0.1}", np.asarray([gold])[0]) == 1.0
+    compute_score = rewards.verl_compute_score(rewards.outcome())
+    assert compute_score("source", r"\boxed{0.1}", gold)["score"] == 1.0
+
+
 # --- trainers -------------------------------------------------------------------------------------
 
 

@@ -96,3 +96,11 @@ def test_a_field_of_the_metadata_is_a_column_of_its_type() -> None:
     assert metadata_column(rows, "mixed").to_list() == ["1", "a", None]
     assert metadata_column(rows, "flag").to_list() == [True, None, None]
     assert metadata_column(rows, "none").to_list() == [None, None, None]
+
+
+def test_integers_of_the_metadata_stay_exact() -> None:
+    rows = [{"key": 2**53}, {"key": 2**53 + 1}, {}]
+    condition = parse_condition(f"key = {2**53 + 1}", "X.filter")
+    column = metadata_column(rows, "key")
+    assert condition.evaluate(column.to_frame()).to_list() == [False, True, False]
+    assert metadata_column([{"key": 2**64}], "key").to_list() == [2.0**64]

@@ -12,21 +12,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import FixedSampler
 from hashes import hashes
-from helpers import stage_counts, stage_options
+from helpers import small_build, stage_counts, stage_options
 from paired_data import paired_dataset
 from recorded_imports import import_label_rows
 
 from fsdpo_data.cli.app import main
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, SchemaError, StoreError
-from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.identity import SourceRef, file_sha256
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.models.prompts import get_template
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.benchmark_questions import read_benchmark
-from fsdpo_data.problems.load import load_problems
+from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.problems.overlap import LocatedQuestion, find_overlapping_pairs
 from fsdpo_data.stages.decontaminate import (
     DecontaminateOptions,
@@ -56,6 +58,22 @@ def test_white_space_and_case_do_not_matter() -> None:
     assert overlapping_pairs(["What is  $1 +1$?"], ["what is $1+1$?", "What is $1-1$?"]) == [
         (0, 0, True, 1.0)
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "小明有{}个苹果，他又买了{}个苹果，然后给了小红{}个。请问小明现在一共还剩下多少个苹果？",
+        "太郎はりんごを{}個持っています。花子はみかんを{}個持っています。合わせて{}個より多いですか。",
+        "У Маши было {} яблока, она купила ещё {} яблок и отдала {} брату. Сколько осталось?",
+    ],
+    ids=["Chinese", "Japanese", "Russian"],
+)
+def test_problems_with_other_numbers_overlap_in_other_scripts(text: str) -> None:
+    """Chinese and Japanese have no spaces between words, so a sentence would be one word."""
+    other = "一辆汽车每小时行驶60千米，从甲地到乙地用了3小时，返回时用了多少小时？"
+    training = [text.format(3, 5, 2), other, LONG]
+    assert overlapping_pairs(training, [text.format(40, 6, 12)]) == [(0, 0, False, 1.0)]
 
 
 def test_a_lone_surrogate_is_compared_like_other_characters() -> None:
@@ -342,6 +360,32 @@ def test_an_interrupted_run_can_be_resumed(tmp_path: Path, monkeypatch: pytest.M
     assert (out / "manifest.json").read_bytes() == manifest
 
 
+def test_clean_problems_of_a_dataset_keep_their_metadata(tmp_path: Path) -> None:
+    """Grading reads further gold answers and the tolerance there."""
+    metadata = {"alternative_golds": ["43"], "gold_tolerance": 0.1, "level": 3}
+    problem = Problem("What is 20 + 22?", "42", "test", "train", metadata)
+    small_build(
+        tmp_path / "run",
+        ProblemSet([problem], [SourceRef("test", "1", "train")]),
+        make_sampler=lambda: FixedSampler(
+            {get_template("problem").render(problem.question): ["It is 42."] * 4}
+        ),
+    )
+    (tmp_path / "bench.jsonl").write_text(json.dumps({"question": LONG}) + "\n")
+    for options in ({}, {"out": tmp_path / "checked"}):
+        clean = tmp_path / "clean.jsonl"
+        run_decontaminate(
+            DecontaminateOptions(
+                problems=[str(tmp_path / "run")],
+                against=[str(tmp_path / "bench.jsonl")],
+                write_clean=clean,
+                **options,
+            ),
+            LineProgress(),
+        )
+        assert load_problems([str(clean)]).problems == [problem]
+
+
 def test_derived_datasets_keep_the_result(tmp_path: Path) -> None:
     dataset, checked, paired = paired_dataset(tmp_path), tmp_path / "checked", tmp_path / "again"
     bench = tmp_path / "bench.jsonl"
@@ -352,6 +396,27 @@ def test_derived_datasets_keep_the_result(tmp_path: Path) -> None:
     counts = stage_counts(validate(paired).to_dict(), "decontaminate")
     assert counts == stage_counts(validate(checked).to_dict(), "decontaminate")
     assert counts["contaminated"] == 0
+
+
+def test_a_second_comparison_warns_of_the_first_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    near, far = str(tmp_path / "near.jsonl"), str(tmp_path / "far.jsonl")
+    question = "What is 20+22, asked for the 1th TIME?"
+    Path(near).write_text(json.dumps({"question": question}) + "\n")
+    Path(far).write_text(json.dumps({"question": LONG}) + "\n")
+
+    def compare(source: Path, name: str, *against: str) -> Path:
+        report = find_overlaps(read_sealed_problems(source), against)
+        out = tmp_path / name
+        derive_dataset(source, out, [DecontaminateStage(report)], progress=LineProgress())
+        return out
+
+    compared = compare(paired_dataset(tmp_path), "compared", near)
+    compare(compared, "both", near, far)
+    assert not caplog.text
+    compare(compared, "only-far", far)
+    assert "no longer states its earlier overlaps (3 problems in near)" in caplog.text
 
 
 def test_benchmark_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

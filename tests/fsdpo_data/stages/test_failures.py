@@ -25,6 +25,7 @@ from helpers import remove_times
 from openai_server import Script, says, serving
 from random_model import save_random_model, save_random_prm
 
+import fsdpo_data as fd
 from fsdpo_data.core.failures import FAILURES_FILE
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.models.untrusted import read_tokenizer
@@ -123,6 +124,11 @@ def test_refused_prompts_do_not_stop_a_build_and_are_retried(
     assert first.keys() == {"id", "reason"} and first["id"] != second["id"]
     assert "the server answered 400" in first["reason"] and "too long" in first["reason"]
     assert b"sk-very-secret" not in (out / FAILURES_FILE).read_bytes()
+    parts = {"all": {}, "stopped": {"filter": "finish_reason = 'stop'"}}
+    for name, options in parts.items():
+        selected = fd.open_dataset(out).select(out=tmp_path / name, **options).manifest
+        n_without_samples = selected.rows.problems - (N_PROBLEMS - 2)
+        assert selected.failed == ({"sample": 2} if n_without_samples else {}), name
     # One more failed try changes nothing.
     old_hashes = hashes(out)
     assert run(capsys, *line, "--resume")[0] == 0
@@ -228,6 +234,10 @@ def test_refused_prefixes_leave_solutions_without_labels(
     if search:
         is_refused &= solutions["outcome"] != "correct"
     assert (solutions["rollouts"].is_null() == is_refused).all()
+    labelled = fd.open_dataset(tmp_path / "out")
+    selected = labelled.select(out=tmp_path / "selected", filter="rollouts IS NOT NULL")
+    assert selected.manifest.failed == {}
+    assert labelled.select(out=tmp_path / "all").manifest.failed == manifest.failed
     if not search:
         parts = [str(tmp_path / f"shard-{index}") for index in (1, 2)]
         for index, part in enumerate(parts, 1):

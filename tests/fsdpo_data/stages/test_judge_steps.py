@@ -24,7 +24,9 @@ from helpers import (
     stage_entry,
     stage_options,
 )
+from recorded_imports import import_labels
 
+import fsdpo_data as fd
 from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, UnavailableError
@@ -33,6 +35,7 @@ from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.step_labels import find_label_kind
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import (
@@ -119,6 +122,16 @@ def test_the_first_wrong_step_becomes_labels(tmp_path: Path) -> None:
     assert new_solutions.drop("rollouts").equals(old_solutions.drop("rollouts"))
     card = (tmp_path / "out/README.md").read_text()
     assert "first wrong step" in card
+
+
+def test_a_judge_of_imported_labels_is_a_labeller_of_its_own(tmp_path: Path) -> None:
+    row = {"problem": "20+22?", "steps": ["20 + 22 = 42.", "So 41."], "label": 1}
+    (tmp_path / "rows.jsonl").write_text(json.dumps({**row, "final_answer_correct": False}))
+    import_labels(tmp_path / "rows.jsonl", "processbench", tmp_path / "people")
+    label_with_judge(tmp_path / "people", tmp_path / "judged", ScriptedJudge(["0"]))
+    assert find_label_kind(read_manifest(tmp_path / "judged")) == "rollouts"
+    report = fd.agree(reference=str(tmp_path / "people"), labeller=str(tmp_path / "judged"))
+    assert report.total.steps.agreement == 0.5, "the judge calls the first step wrong"
 
 
 def test_continuations_replace_the_votes_of_a_judge(tmp_path: Path) -> None:

@@ -22,12 +22,14 @@ from helpers import (
     stage_options,
 )
 
+import fsdpo_data as fd
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive_dataset
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.stages.grade import GradeStage
-from fsdpo_data.stages.label import LabelOptions
+from fsdpo_data.stages.label import LabelOptions, format_rollout_cost
 
 
 def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
@@ -168,6 +170,20 @@ def test_the_command_line_with_the_embedded_model(
     assert all(step_counts["n"] == 2 for row in rollouts(Path(two)) for step_counts in row[:-1])
     code, _, err = run(capsys, "label", base, "--rollouts", "1", "--out", two, *engine)
     assert code == 1 and "--rollouts 1" in err
+
+
+def test_the_cost_is_compared_with_sampling_alone(tmp_path: Path) -> None:
+    """Earlier labels cost tokens, too, and a selection has a part of the sampled solutions."""
+    build_tokens = small_build(tmp_path / "run", problem_set(2))["cost"]["tokens"]
+    label_with_rollouts(tmp_path / "run", tmp_path / "mc")
+    manifest = label_with_rollouts(tmp_path / "mc", tmp_path / "again", n=8)
+    tokens = stage_entry(manifest, "label")["cost"]["tokens"]
+    text = format_rollout_cost(read_manifest(tmp_path / "again"))
+    assert f"{tokens / build_tokens:.1f} times the tokens of sampling" in text
+    fd.open_dataset(tmp_path / "run").select(out=tmp_path / "one", sample=1)
+    label_with_rollouts(tmp_path / "one", tmp_path / "selected")
+    text = format_rollout_cost(read_manifest(tmp_path / "selected"))
+    assert "80 tokens; outcome labels need no tokens" in text
 
 
 def test_a_dataset_of_another_model_needs_the_model_option(

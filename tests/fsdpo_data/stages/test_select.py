@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.importing import ImportOutputsOptions, run_import
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.selection import write_rows
+from fsdpo_data.selection import row_index, write_rows
 from fsdpo_data.selection.funnel import Funnel
 from fsdpo_data.stages.score import ScoreRecord
 from fsdpo_data.stages.select import SelectRecord
@@ -129,6 +130,48 @@ def test_filters(
         assert len(rights(selected)) == expected
     else:
         assert rights(selected) == expected
+
+
+def test_a_selection_of_a_selection_states_both(dataset: fd.Dataset, tmp_path: Path) -> None:
+    mixed = dataset.select(out=tmp_path / "mixed", mixed=True, split=["test=0.4"], seed=1)
+    unique = mixed.select(out=tmp_path / "unique", unique=True)
+    small = unique.select(out=tmp_path / "small", sample=1, seed=2)
+    record = small.manifest.get("select", SelectRecord)
+    assert record.options == {
+        "options": {"sample": 1.0, "seed": 2},
+        "earlier": [
+            {"options": {"mixed": True, "split": ["test=0.4"], "seed": 1}, "part": "train"},
+            {"options": {"unique": True, "seed": 0}},
+        ],
+    }
+    assert (
+        "\n| selection | mixed `True`, seed `1`, split `['test=0.4']`; split `train`; "
+        "then seed `0`, unique `True`; then sample `1.0`, seed `2` |\n"
+    ) in (small.path / "README.md").read_text()
+
+
+def test_a_field_of_the_metadata_has_one_type_in_all_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One source has the levels 1 to 5, and another one texts such as "Level 1"."""
+    levels = [1, "Level 1", "Level 2", "Level 3", 1, 2]
+    problems = [
+        Problem(f"{index} + 1?", f"{index + 1}", "source", "train", {"level": level})
+        for index, level in enumerate(levels)
+    ]
+    source = ProblemSet(problems, [SourceRef("test", "1", "train")])
+    render = get_template("problem").render
+    texts = {render(problem.question): ["The answer is: 1"] for problem in problems}
+    small_build(
+        tmp_path / "run",
+        source,
+        sampling=sample_settings(n=1),
+        make_sampler=lambda: FixedSampler(texts),
+    )
+    small_batches = partial(row_index.read_table_batches, batch_rows=2)
+    monkeypatch.setattr(row_index, "read_table_batches", small_batches)
+    selected = fd.open_dataset(tmp_path / "run").select(level=["1"], out=tmp_path / "one")
+    assert selected.manifest.rows.problems == 2
 
 
 def test_the_manifest_has_the_filters_in_order_and_the_statistics(
@@ -240,6 +283,22 @@ def test_solutions_without_a_verdict_fill_the_last_places(stratum: str) -> None:
         assert len(outcomes_left) == 6 and "undecided" not in outcomes_left
         assert stratum != "outcome" or outcomes_left.count("correct") == 3
         assert second.height == 4
+
+
+@pytest.mark.parametrize(("reward", "n"), [("0.7..", 2), ("..0.2", 1), ("0.2..0.7", 2)])
+def test_a_range_of_rewards_includes_its_bounds(tmp_path: Path, reward: str, n: int) -> None:
+    """Rewards are stored in 32 bits: 0.7 as 0.699999988, and 0.2 as 0.200000003."""
+    rows = [
+        {"question": "1+1?", "answer": "2", "response": f"{level}: 2", "step_scores": [level]}
+        for level in (0.2, 0.7, 0.8)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    options = ImportOutputsOptions(
+        file=tmp_path / "rows.jsonl", out=tmp_path / "all", scores_field="step_scores"
+    )
+    run_import(options, NO_PROGRESS)
+    selected = fd.open_dataset(tmp_path / "all").select(out=tmp_path / "new", reward=reward)
+    assert selected.manifest.rows.solutions == n
 
 
 def test_duplicates_and_rewards(tmp_path: Path) -> None:

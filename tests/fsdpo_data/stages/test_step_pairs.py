@@ -31,7 +31,7 @@ from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.export import export
 from fsdpo_data.models.prompts import get_template
-from fsdpo_data.pairs.first_error import StepPairSpec
+from fsdpo_data.pairs.first_error import StepPairSpec, find_first_errors
 from fsdpo_data.stages.continuations import ContinuationSampler, continuation_sampling
 from fsdpo_data.stages.step_pairs import StepPairStage
 
@@ -183,6 +183,16 @@ def test_the_threshold_defines_an_error(make_scored_dataset: Callable[..., Path]
     assert stage_counts(manifest, "pair")["solutions"]["no_error"] == 2
     with pytest.raises(InputError, match=r"no step of 4 incorrect .* below `threshold=0.01`"):
         make_step_pairs(source, "none", threshold=0.01)
+
+
+def test_a_reward_that_equals_the_threshold_is_no_error(
+    make_scored_dataset: Callable[..., Path],
+) -> None:
+    """A reward of 0.9 is stored in 32 bits, as 0.899999976."""
+    [file] = (make_scored_dataset() / "solutions").iterdir()
+    errors = find_first_errors(file, StepPairSpec(threshold=0.9))
+    steps = {error.solution.text: error.step for error in errors}
+    assert steps == {LATE: 1, UNSEEN: 1, EARLY: 0}
 
 
 def test_the_lowest_rewards_come_first(make_scored_dataset: Callable[..., Path]) -> None:
