@@ -19,7 +19,8 @@ from collections.abc import Callable, Sequence
 from fsdpo_bench.decoders.answer_classes import NO_ANSWER
 from fsdpo_data.core.lazy import np
 
-#: Difference of the votes of two classes below which the earlier class wins.
+#: Difference of the votes of two classes below which the earlier class wins, relative to the most
+#: votes. Products of many step rewards are tiny: an absolute difference would make them equal.
 _TIE = 1e-9
 _NO_CHOICE = -1  #: Index of the choice from a subset without any answer.
 
@@ -216,7 +217,8 @@ def _vote_subsets(class_M: np.ndarray, weight_M: np.ndarray, member_RM: np.ndarr
     weights_MC = np.nan_to_num(weight_M, nan=0.0)[:, None] * is_class_MC
     is_present_RC = member_RM @ is_class_MC
     votes_RC = np.where(is_present_RC, member_RM @ weights_MC, -np.inf)
-    is_winner_RC = votes_RC >= votes_RC.max(axis=1, keepdims=True) - _TIE
+    most_votes_R1 = votes_RC.max(axis=1, keepdims=True)
+    is_winner_RC = votes_RC >= most_votes_R1 - _TIE * np.abs(most_votes_R1)
     # The earliest sample of any tied class is the first sample of the earliest one.
     is_candidate_RM = member_RM & ((is_winner_RC & is_present_RC) @ is_class_MC.T)
     return np.where(is_candidate_RM.any(axis=1), is_candidate_RM.argmax(axis=1), _NO_CHOICE)
