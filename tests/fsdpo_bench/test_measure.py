@@ -230,6 +230,15 @@ def test_accuracy_without_tolerance_and_without_the_judge(tmp_path: Path) -> Non
     assert result.upper_bound_without_judge.total == 4
 
 
+def test_only_a_benchmark_with_a_tolerance_has_an_accuracy_without_it(tmp_path: Path) -> None:
+    tasks = measure_paths(write_run(tmp_path / "run", {"ocw": 5, "gsm_ic2": 9})).tasks
+    has_strict = {
+        name: {result.strict is not None for result in task.decoders.values()}
+        for name, task in tasks.items()
+    }
+    assert has_strict == {"ocw": {True}, "gsm_ic2": {False}}
+
+
 # Numbers
 
 

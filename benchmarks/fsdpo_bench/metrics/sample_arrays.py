@@ -207,7 +207,7 @@ def make_samples(
         return values_PM
 
     strict_PM = None
-    if table.frame["strict"].is_not_null().any():
+    if frame["strict"].is_not_null().any():
         # A problem without a tolerance has the same verdict twice.
         strict = frame["strict"].fill_null(frame["outcome"] == "correct")
         strict_PM = strict.to_numpy().reshape(row_PM.shape)
