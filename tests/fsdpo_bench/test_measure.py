@@ -33,9 +33,9 @@ from fsdpo_bench.report.choice_tables import choice_tables
 from fsdpo_bench.run_folder import RunRecord, write_run_record
 from fsdpo_bench.tasks.table import suites
 
-from fsdpo_data.core.entities import Solution
+from fsdpo_data.core.entities import Problem, Solution
 from fsdpo_data.core.errors import InputError, SchemaError
-from fsdpo_data.core.statistics import holm, mean_difference, wilson_interval
+from fsdpo_data.core.statistics import holm, mean_difference, mean_rate, wilson_interval
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef
@@ -308,6 +308,30 @@ def test_a_problem_counts_at_each_of_its_places(tmp_path: Path) -> None:
     assert tasks["b"].groups == {}
 
 
+def dependent_problems() -> tuple[list[Problem], list[str]]:
+    """Return problems of which two share a base and one occurs twice, and all their clusters."""
+    benchmark_places = [
+        [BenchmarkPlace("a", 0, cluster="base")],
+        [BenchmarkPlace("a", 1, cluster="base")],
+        [BenchmarkPlace("a", 2), BenchmarkPlace("a", 5)],
+        [BenchmarkPlace("a", 3)],
+        [BenchmarkPlace("a", 4)],
+    ]
+    problems = [make_problem(number, entries) for number, entries in enumerate(benchmark_places)]
+    return problems, ["base", "base", "twice", "3", "4", "twice"]
+
+
+def test_problems_on_one_base_and_places_of_one_problem_are_one_unit(tmp_path: Path) -> None:
+    problems, clusters = dependent_problems()
+    rows = [make_solutions(p, o)[0] for p, o in zip(problems, "cciic", strict=True)]
+    task = only_task(measure_paths(write_dataset(tmp_path / "d", problems, rows)))
+    accuracy = task.decoders["greedy"].accuracy
+    assert accuracy == mean_rate([1, 1, 0, 0, 1, 0], clusters) and accuracy.clusters == 4
+    # Without a base or a second place, each problem is a unit.
+    single = only_task(measure_paths(write_dataset(tmp_path / "s", problems[3:], rows[3:])))
+    assert single.decoders["greedy"].accuracy == mean_rate([0, 1])
+
+
 def test_a_run_counts_the_problems_that_all_parts_have(tmp_path: Path) -> None:
     problems = [make_problem(n, [BenchmarkPlace("math", n)]) for n in range(4)]
     run = tmp_path / "run"
@@ -365,6 +389,7 @@ def test_groups_spread_drops_and_suites(tmp_path: Path) -> None:
         kind: by_decoder["greedy"].value for kind, by_decoder in task.accuracy_drops["kind"].items()
     }
     assert drops == {"x": 0.5, "y": 1.0}
+    assert not any(d["greedy"].clusters for d in task.accuracy_drops["kind"].values())
     spread = task.group_spread["greedy"]
     assert (spread.parts, spread.mean, spread.lowest, spread.highest) == (2, 0.25, 0, 0.5)
     assert task.decoders["greedy"].accuracy.clusters == 2
@@ -372,6 +397,24 @@ def test_groups_spread_drops_and_suites(tmp_path: Path) -> None:
     assert mean.value == pytest.approx((1 + 0.25) / 2)
     suite = measure_paths(write_run(tmp_path / "suite", dict.fromkeys(suites()["in-domain"], 3)))
     assert list(suite.suites) == ["in-domain"]
+
+
+def test_the_drops_of_problems_on_one_base_are_one_unit(tmp_path: Path) -> None:
+    base = [make_problem(n, [BenchmarkPlace("base", n)]) for n in range(3)]
+    derived = [
+        make_problem(10 + n, [BenchmarkPlace("derived", n, {"kind": "x"}, base[n // 2].question)])
+        for n in range(6)
+    ]
+    rows = [
+        make_solutions(problem, outcome)[0]
+        for problem, outcome in zip([*base, *derived], "cccciiicc", strict=True)
+    ]
+    run = tmp_path / "run"
+    write_dataset(run / "greedy", [*base, *derived], rows)
+    entries = {"base": make_entry("base", 3), "derived": make_entry("derived", 6, base_task="base")}
+    write_run_record(run, RunRecord(decoders=["greedy"], parts=["greedy"], benchmarks=entries))
+    drop = measure_paths(run).tasks["derived"].accuracy_drops["kind"]["x"]["greedy"]
+    assert drop == mean_difference([0, 1, 1, 1, 0, 0], [0, 0, 1, 1, 2, 2])
 
 
 # Reward models

@@ -268,12 +268,15 @@ def _accuracy_drops(
             correct_P = entry.correct_P
             base_correct_P = base_choices[name].correct_P
             losses = []
+            bases = []
             for index in np.flatnonzero(selected_P & entry.samples.counts_P).tolist():
                 base = base_index.get(entry.samples.problems[index].benchmark_place.cluster or "")
                 if base is not None and base_samples.counts_P[base]:
                     losses.append(float(base_correct_P[base] - correct_P[index]))
+                    bases.append(base)
             if losses:
-                drops.setdefault(label, {})[name] = mean_difference(losses)
+                clusters = bases if len(set(bases)) < len(bases) else None
+                drops.setdefault(label, {})[name] = mean_difference(losses, clusters)
     return drops
 
 
