@@ -26,7 +26,7 @@ from bench_runs import (
 from fsdpo_bench.decoders.decoders import DECODERS, Candidates, Decoder
 from fsdpo_bench.metrics.decoder_choices import SubsetSpec
 from fsdpo_bench.metrics.measured_datasets import load_pools, part_name
-from fsdpo_bench.metrics.reranking import select_by_fold
+from fsdpo_bench.metrics.reranking import fold_numbers, select_by_fold
 from fsdpo_bench.metrics.result_records import Results, TaskResults
 from fsdpo_bench.metrics.reward_statistics import reward_quality
 from fsdpo_bench.report.choice_tables import choice_tables
@@ -566,6 +566,26 @@ def test_the_selection_never_sees_the_half_that_it_is_measured_on() -> None:
     values = {"bon:min": (folds == 0).astype(float), "bon:mean": (folds == 1).astype(float)}
     selected, names = select_by_fold(values, folds)
     assert names == ["bon:mean", "bon:min"] and not selected.any()
+
+
+def test_problems_on_one_base_are_in_one_half() -> None:
+    """Otherwise the selection would see the base problems that it is measured on."""
+    clusters = [f"base {number % 6}" for number in range(30)]
+    fold_P = fold_numbers(clusters)
+    halves = {cluster: set(fold_P[np.array(clusters) == cluster]) for cluster in clusters}
+    assert all(len(half) == 1 for half in halves.values())
+    assert sorted(half for [half] in halves.values()) == [0, 0, 0, 1, 1, 1]
+
+
+def test_problems_on_a_single_base_select_no_strategy(tmp_path: Path) -> None:
+    problems = [make_problem(n, [BenchmarkPlace("a", n, cluster="base")]) for n in range(4)]
+    rows = [
+        row
+        for problem in problems
+        for row in make_solutions(problem, "ic", step_rewards=[[0.2, 0.1], [0.7, 0.9]])
+    ]
+    task = only_task(measure_paths(write_dataset(tmp_path / "d", problems, rows, prm="prm")))
+    assert task.ahead_of_vote and not task.selected
 
 
 def test_the_quality_of_rewards() -> None:
