@@ -267,7 +267,7 @@ def reward_statistics(
         problem_ids = graded["problem_id"].to_list()
         for aggregate, file_aucs in aucs.items():
             rewards = graded[aggregate].to_list()
-            file_aucs += problem_aucs(problem_ids, rewards, is_correct.to_list())
+            file_aucs += problem_aucs(problem_ids, rewards, is_correct.to_list()).values()
         correct_sums.append(_sum_rewards(graded.filter(is_correct)[main_aggregate]))
         incorrect_sums.append(_sum_rewards(graded.filter(~is_correct)[main_aggregate]))
     return RewardCounts(

@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from statistics import fmean
@@ -483,6 +484,23 @@ def test_other_datasets_are_pools_of_their_own(pools: list[Path], tmp_path: Path
     other_verdicts = write_dataset(tmp_path / "e", problems, regraded)
     with pytest.raises(InputError, match="other verdicts"):
         load_pools([pools[0], other_verdicts])
+
+
+def test_the_intervals_of_rewards_are_over_base_problems(tmp_path: Path) -> None:
+    problems, clusters = dependent_problems()
+    rows = [
+        row
+        for number, problem in enumerate(problems)
+        for row in make_solutions(
+            problem, "ci", step_rewards=[[0.62], [0.68 if number in (0, 1) else 0.61]]
+        )
+    ]
+    rows = [replace(row, completions=[row.text]) for row in rows]
+    root = write_dataset(tmp_path / "d", problems, rows, prm="prm")
+    rewards = measure_paths(root).rewards["prm"]
+    assert rewards.ranking_auc["min"] == mean_rate([0, 0, 1, 1, 1, 1], clusters)
+    [entry] = rewards.calibration.bins
+    assert entry.correct == mean_rate([1, 0] * 6, [name for name in clusters for _ in "ci"])
 
 
 def test_only_probabilities_weigh_votes(tmp_path: Path) -> None:
