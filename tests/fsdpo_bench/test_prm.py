@@ -35,6 +35,7 @@ from fsdpo_bench.prm.processbench import (
     best_threshold,
     count_first_errors,
     f1_interval,
+    measure_at_threshold,
     measure_first_errors,
     read_first_error_rows,
     score_examples,
@@ -71,6 +72,15 @@ def test_f1_is_the_harmonic_mean_of_both_accuracies() -> None:
     assert (counts.detected, counts.with_error, counts.passed, counts.without_error) == (2, 3, 1, 2)
     assert counts.f1 == pytest.approx(2 * (2 / 3) * (1 / 2) / (2 / 3 + 1 / 2))
     assert count_first_errors(rewards, labels, 0.0).f1 == 0
+
+
+@pytest.mark.parametrize("label", [1, -1])
+def test_f1_needs_solutions_with_an_error_and_without_one(label: int) -> None:
+    examples = [FirstErrorExample(str(number), "?", ("a", "b"), label) for number in range(4)]
+    rewards = [[0.9, 0.1 if label == 1 else 0.8]] * 4
+    scores = measure_at_threshold(examples, rewards, 0.5, "threshold 0.5")
+    assert scores.detected + scores.passed == 4 and scores.f1 is scores.f1_ci95 is None
+    assert scores.rows()[0] == ("F1 of finding the first error", "–")
 
 
 def test_the_best_threshold_equals_an_exhaustive_search() -> None:
