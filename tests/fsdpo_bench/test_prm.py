@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import real_tokenizers
-from bench_runs import make_problem, make_solution
+from bench_runs import make_problem, make_solution, make_solutions, measure_paths, write_dataset
 from fakes import FixedSampler, TableScorer
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.cli.printing import print_prm
@@ -418,6 +418,29 @@ def test_rankings_and_curves_by_every_aggregate() -> None:
         assert aucs[aggregate].value == auc
     curves = best_of_n_curves(solutions).curves
     assert curves["mean"] == {1: 0.5, 2: 1} and curves["min"] == {1: 0.5, 2: 0}
+
+
+def test_the_numbers_of_a_dataset_are_those_of_its_report(tmp_path: Path) -> None:
+    """Undecided answers and timeouts are wrong, and samples without rewards are chosen last."""
+    problems = [make_problem(number) for number in range(4)]
+    outcomes = ["cuic", "tcic", "iccn", "gggg"]
+    rewards = [[0.2], [0.9], None, [0.6]]
+    rows = [
+        replace(row, completions=[row.text], step_rewards=rewards[(number + index) % 4])
+        for number, (problem, letters) in enumerate(zip(problems, outcomes, strict=True))
+        for index, row in enumerate(make_solutions(problem, letters))
+    ]
+    root = write_dataset(tmp_path / "d", problems, rows, prm="prm")
+    ours = dataset_report(load_scored(root))
+    results = measure_paths(root, sizes=[1, 2, 4])
+    [task] = results.tasks.values()
+    assert (ours["best_of_problems"], ours["best_of_left_out"], ours["solutions"]) == (3, 0, 9)
+    for name in AGGREGATES:
+        curve = {size: task.decoders[f"bon@{size}:{name}"].accuracy.value for size in (1, 2, 4)}
+        assert ours["best_of"][name] == pytest.approx(curve)
+        assert ours["ranking_auc"][name] == asdict(results.rewards["prm"].ranking_auc[name])
+    passes = {size: task.numbers["pass_at_k"][str(size)].value for size in (1, 2, 4)}
+    assert ours["best_of"]["pass"] == pytest.approx(passes)
 
 
 def test_a_problem_with_few_solutions_does_not_shorten_the_best_of_n_curves(

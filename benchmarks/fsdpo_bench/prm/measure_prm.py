@@ -351,7 +351,7 @@ class _ProgressScorer:
 
 
 def _add_rewards(entries: Sequence[SolvedProblem], scorer: Scorer) -> list[SolvedProblem]:
-    """Return the solutions with the scorer's rewards, without the ones that it cannot read."""
+    """Return the solutions with the scorer's rewards; None for the ones that it cannot read."""
     items = [
         ScorerInput(entry.solution.prompt, entry.solution.completions, entry.problem.question)
         for entry in entries
@@ -360,5 +360,4 @@ def _add_rewards(entries: Sequence[SolvedProblem], scorer: Scorer) -> list[Solve
     return [
         replace(entry, solution=replace(entry.solution, step_rewards=rewards))
         for entry, rewards in zip(entries, all_rewards, strict=True)
-        if rewards
     ]
