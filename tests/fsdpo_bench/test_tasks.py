@@ -251,8 +251,24 @@ def test_task_names_allow_other_spellings_and_suggest_the_nearest() -> None:
         "ocw",
     ]
     assert len(select_tasks("all")) == 9
+    assert len(select_tasks("all", ["GSM8K", "gsm8k"])) == 9
     with pytest.raises(InputError, match=r"no benchmark is named. Set `task` or `suite`"):
         select_tasks(None)
+
+
+def test_two_benchmarks_with_one_name_are_refused(tmp_path: Path) -> None:
+    """One of them would replace the other one without a word."""
+    files = [tmp_path / folder / "test.jsonl" for folder in "ab"]
+    with pytest.raises(InputError, match="two benchmarks are named 'test'") as error:
+        select_tasks(None, [str(file) for file in files])
+    assert error.value.field == "task"
+    own_svamp = tmp_path / "svamp.jsonl"
+    with pytest.raises(InputError, match="two benchmarks are named 'svamp'"):
+        select_tasks("ood", [str(own_svamp)])
+    assert len(select_tasks(None, [str(files[0])] * 2)) == 1
+    description = tmp_path / "own.toml"
+    description.write_text('data = "my.jsonl"\n')
+    assert len(select_tasks(None, [str(description)] * 2)) == 1
 
 
 #: A row of each Hub repository whose columns differ from the original file.
