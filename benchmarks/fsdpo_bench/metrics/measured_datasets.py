@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fsdpo_bench.decoders.decoders import DECODERS, SAMPLES_PART, DecoderSetup
@@ -67,7 +67,9 @@ class Benchmark:
 class Pool:
     """Datasets that are measured together."""
 
-    name: str  #: Name for readers: the folder of the run or of the first dataset.
+    #: Name for readers: the folder of the run or of the first dataset, or the path if several
+    #: pools have one folder name.
+    name: str
     run: RunRecord | None  #: The run; None for other datasets.
     parts: Mapping[str, Path]  #: Folder of each part.
     scored: Mapping[str, Path]  #: Datasets with step rewards of the main part, by reward model.
@@ -106,7 +108,13 @@ def load_pools(paths: Sequence[Path], questions: frozenset[str] | None = None) -
         root = _main_root(path)
         tables[root] = read_solutions(root)
         groups.setdefault(_ids_digest(tables[root]), []).append(path)
-    return [_load_pool(group, tables, questions) for group in groups.values()]
+    pools = [_load_pool(group, tables, questions) for group in groups.values()]
+    if len({pool.name for pool in pools}) == len(pools):
+        return pools
+    return [
+        replace(pool, name=str(group[0]))
+        for pool, group in zip(pools, groups.values(), strict=True)
+    ]
 
 
 def main_part(parts: Iterable[str]) -> str:
