@@ -351,6 +351,18 @@ def test_a_run_counts_the_problems_that_all_parts_have(tmp_path: Path) -> None:
     assert list(task.decoders) == ["greedy", "sc@2"]
 
 
+def test_problems_of_another_split_are_not_a_part_of_the_benchmark(tmp_path: Path) -> None:
+    """Training problems and the benchmark have one source, such as the embedded problems."""
+    train = [make_problem(n, source="embedded") for n in range(2)]
+    test = [make_problem(n, [BenchmarkPlace("embedded", n)], source="embedded") for n in range(2)]
+    for problems, task_problems in ((train, None), (test, 500)):
+        rows = [row for problem in problems for row in make_solutions(problem, "ci")]
+        root = write_dataset(tmp_path / str(task_problems), problems, rows)
+        task = only_task(measure_paths(root))
+        assert (task.title, task.problems) == ("Embedded problems", 2)
+        assert task.task_problems == task_problems
+
+
 def test_problems_with_fewer_samples_are_left_out(tmp_path: Path) -> None:
     problems = [make_problem(number) for number in range(3)]
     outcomes = ("cci", "iiic", "c")

@@ -38,6 +38,7 @@ from fsdpo_data.dataset.stage_records import (
 )
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.exchange.response_formats import question_key
+from fsdpo_data.problems.benchmark_places import benchmark_places
 from fsdpo_data.stages.score import RewardRecord
 
 
@@ -234,7 +235,7 @@ def _load_benchmarks(
         entry = run.benchmarks.get(name) if run else None
         task = entry.task if entry else None
         if run is None:
-            task = all_tasks().get(name)
+            task = _describe_task(name, measurable[0])
         n_problems = len(problems)
         if entry is not None and questions is None:
             n_problems = entry.problems
@@ -256,6 +257,15 @@ def _load_benchmarks(
             left_out=len(measurable) - len(complete),
         )
     return benchmarks
+
+
+def _describe_task(name: str, placed: PlacedProblem) -> TaskDescription | None:
+    """Return the benchmark with a name, for a dataset that no run has made."""
+    task = all_tasks().get(name)
+    if task is None or benchmark_places(placed.problem.metadata):
+        return task
+    # Problems of another split, with the name of their source.
+    return TaskDescription(name=name, title=task.title)
 
 
 def measurement_settings(pool: Pool, decoders: Sequence[str]) -> MeasurementSettings:
