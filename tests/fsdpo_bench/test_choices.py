@@ -24,11 +24,18 @@ SAMPLES = 7
 SIZES = range(1, SAMPLES + 1)
 
 
-def test_an_accuracy_is_at_most_1() -> None:
-    is_correct = np.ones((1, 64), dtype=bool)
-    for size in range(1, 65):
-        [accuracy] = expected_values(distribute_best_of_n(np.zeros((1, 64)), size), is_correct)
-        assert accuracy <= 1 and accuracy == pytest.approx(1)
+@pytest.mark.parametrize("n_samples", [4, 7, 64])
+def test_an_accuracy_without_a_wrong_choice_is_exactly_1(n_samples: int) -> None:
+    """Intervals and tests of values that are all 0 or 1 differ from those of other values."""
+    is_correct = np.ones((1, n_samples), dtype=bool)
+    classes = np.zeros((1, n_samples), dtype=int)
+    for size in range(1, n_samples + 1):
+        member_RM = subsets_of_size(size, random_orders(n_samples, 320, seed=0))
+        best = distribute_best_of_n(np.arange(n_samples)[None] / n_samples, size)
+        voted = distribute_vote(classes, member_RM, np.arange(n_samples)[None] / n_samples)
+        for chosen_PM in (best, voted):
+            assert expected_values(chosen_PM, is_correct).tolist() == [1]
+            assert expected_values(chosen_PM, ~is_correct).tolist() == [0]
 
 
 def test_a_distribution_adds_up_to_1_where_every_subset_has_an_answer() -> None:

@@ -171,6 +171,21 @@ def test_a_decoder_of_a_plugin_chooses_from_every_subset(
     assert task.decoders["sevens@3"].outcomes["incorrect"] == pytest.approx(wrong, abs=1e-6)
 
 
+def test_the_interval_of_certain_choices_is_wilsons_at_every_n(tmp_path: Path) -> None:
+    problems = [make_problem(number) for number in range(10)]
+    rows = [
+        row
+        for number, problem in enumerate(problems)
+        for row in make_solutions(
+            problem, ("i" if number < 2 else "c") * 4, step_rewards=[[0.5, 0.9]] * 4
+        )
+    ]
+    task = only_task(measure_paths(write_dataset(tmp_path / "d", problems, rows, prm="prm")))
+    accuracies = [result.accuracy for result in task.decoders.values()]
+    assert len(accuracies) > 20 and all(entry == accuracies[0] for entry in accuracies)
+    assert accuracies[0].ci95 == wilson_interval([1] * 8 + [0] * 2)
+
+
 # Verdicts
 
 

@@ -22,6 +22,7 @@ from fsdpo_data.core.lazy import np
 #: Difference of the votes of two classes below which the earlier class wins, relative to the most
 #: votes. Products of many step rewards are tiny: an absolute difference would make them equal.
 _TIE = 1e-9
+_ROUNDING_ERROR = 1e-12  #: Upper bound of the rounding error of a sum of probabilities.
 _NO_CHOICE = -1  #: Index of the choice from a subset without any answer.
 
 
@@ -82,9 +83,9 @@ def expected_values(chosen_PM: np.ndarray, value_PM: np.ndarray) -> np.ndarray:
         chosen_PM: Probability that the sample is chosen.
         value_PM: A value in [0, 1] of each sample, such as 1 for a correct one.
     """
-    # Rounding errors can take a sum of probabilities above 1.
-    expected_P: np.ndarray = np.minimum((chosen_PM * value_PM).sum(axis=1), 1.0)
-    return expected_P
+    expected_P: np.ndarray = (chosen_PM * value_PM).sum(axis=1)
+    # A sum of probabilities has rounding errors, and a certain value must be exactly 1.
+    return np.where(expected_P > 1 - _ROUNDING_ERROR, 1.0, expected_P)
 
 
 def distribute_first(shape: tuple[int, ...]) -> np.ndarray:
