@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from fsdpo_bench.tasks.load import find_file, load_task, read_problems
-from fsdpo_bench.tasks.table import builtin_tasks, get_task, select_tasks, suites
+from fsdpo_bench.tasks.table import builtin_tasks, get_task, read_task, select_tasks, suites
 from hub_server import client_env, run_client, running_hub
 
 from fsdpo_data.answers.comparison.equivalence import compare_answers
@@ -254,6 +254,25 @@ def test_task_names_allow_other_spellings_and_suggest_the_nearest() -> None:
     assert len(select_tasks("all", ["GSM8K", "gsm8k"])) == 9
     with pytest.raises(InputError, match=r"no benchmark is named. Set `task` or `suite`"):
         select_tasks(None)
+
+
+def test_a_note_on_no_problem_is_reported(tmp_path: Path) -> None:
+    """Ids depend on the hint, too, so a later hint would leave golds uncorrected."""
+    (tmp_path / "my.jsonl").write_text('{"question": "What is 1+1?", "answer": "3"}\n')
+    description = tmp_path / "my.toml"
+    description.write_text('data = "my.jsonl"\n')
+    [problem_id] = load_task(read_task(description)).ids
+    note = f'[[note]]\nid = "{problem_id}"\nreason = "a misprint"\ngold = "2"\n'
+    description.write_text(f'data = "my.jsonl"\n{note}')
+    loaded = load_task(read_task(description))
+    assert loaded.problems[0].answer == "2" and not loaded.warnings
+    description.write_text(f'data = "my.jsonl"\nhint = "Think."\n{note}')
+    loaded = load_task(read_task(description))
+    assert loaded.problems[0].answer == "3"
+    assert loaded.warnings == [
+        f"my: no problem has the id of these notes, which change no gold: {problem_id}. Ids "
+        "include the hint and the gold of the source."
+    ]
 
 
 def test_two_benchmarks_with_one_name_are_refused(tmp_path: Path) -> None:
