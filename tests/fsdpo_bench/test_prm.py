@@ -14,7 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import real_tokenizers
-from bench_runs import make_problem, make_solution, make_solutions, measure_paths, write_dataset
+from bench_runs import (
+    TEMPLATE,
+    make_problem,
+    make_solution,
+    make_solutions,
+    measure_paths,
+    write_dataset,
+)
 from fakes import FixedSampler, TableScorer
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.cli.printing import print_prm
@@ -694,6 +701,24 @@ def test_a_trained_prm_has_its_template(tmp_path: Path, monkeypatch: pytest.Monk
     write_trained_template(prm, None)
     with pytest.raises(InputError, match="was trained with prompts of no known template"):
         measure_prm(PrmOptions(prm=str(prm), processbench=[file]), LineProgress())
+
+
+def test_prompts_of_another_template_than_the_prms_give_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in ``score``, because both read the prompts of the solutions."""
+    from random_model import save_random_prm
+
+    prm = save_random_prm(tmp_path / "prm", CHECKPOINT)
+    problem = make_problem(0)
+    rows = make_solutions(problem, "ci", completions=[["0.9"], ["0.2"]])
+    root = write_dataset(tmp_path / "d", [problem], rows)
+    monkeypatch.setattr("fsdpo_bench.prm.measure_prm._load_model", lambda *_: RewardInText())
+    for trained_name, n_warnings in ((TEMPLATE.name, 0), ("problem@1", 1)):
+        write_trained_template(prm, trained_name)
+        measure_prm(PrmOptions(data=root, prm=str(prm)), LineProgress())
+        warnings = [text for text in caplog.messages if "its rewards may be wrong" in text]
+        assert len(warnings) == n_warnings
 
 
 def test_a_prm_of_others_needs_a_template(tmp_path: Path) -> None:
