@@ -292,6 +292,31 @@ def test_cost_is_of_k_samples_or_of_a_search(tmp_path: Path) -> None:
     assert unknown.cost["sc@2"].tokens is unknown.cost["first"].tokens is None
 
 
+def test_a_problem_with_several_places_costs_once(tmp_path: Path) -> None:
+    """Its samples exist once, so a decoder of all samples costs as much as the dataset."""
+    problems = [
+        make_problem(0, [BenchmarkPlace("a", 0), BenchmarkPlace("a", 2), BenchmarkPlace("b", 1)]),
+        make_problem(1, [BenchmarkPlace("a", 1)]),
+        make_problem(2, [BenchmarkPlace("b", 0)]),
+    ]
+    rows = [
+        row
+        for number, problem in enumerate(problems)
+        for row in make_solutions(
+            problem, "ci", n_tokens=[10**number] * 2, step_rewards=[[0.5, 0.9]] * 2
+        )
+    ]
+    results = measure_paths(write_dataset(tmp_path / "d", problems, rows, prm="prm"))
+    by_task = {name: task.decoders["bon@2:min"].cost for name, task in results.tasks.items()}
+    assert {name: (c.tokens, c.prm_calls) for name, c in by_task.items()} == {
+        "a": (22, 4),
+        "b": (202, 4),
+    }
+    total = results.cost["bon@2:min"]
+    assert (total.tokens, total.prm_calls) == (222, 6)
+    assert results.cost["first"].tokens == 111
+
+
 def test_any_beam_search_is_a_part_with_the_name_of_its_decoder(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", {"gsm8k": 5})
     manifest = read_manifest(run / "sbs@2,1")
