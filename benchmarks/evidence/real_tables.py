@@ -312,7 +312,9 @@ def format_processbench(results: Path, prm: str) -> str:
 
 def best_f1(rewards: Sequence[Sequence[float] | None], labels: Sequence[int]) -> float:
     """Return F1 on ProcessBench at the threshold with the best F1 on the same rows."""
-    return count_first_errors(rewards, labels, best_threshold(rewards, labels)).f1
+    f1 = count_first_errors(rewards, labels, best_threshold(rewards, labels)).f1
+    assert f1 is not None, "ProcessBench has solutions with an error, and without one"
+    return f1
 
 
 def stage_table(results: Path) -> str:

@@ -32,8 +32,9 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
     r"""Solve benchmarks with a model, and report accuracy, intervals and cost.
 
     The output is a folder of datasets: `samples` for the decoders that choose from samples, and one
-    dataset for each other decoder. Decoders that choose from samples share one set: for each K they
-    use its first K samples. To continue an interrupted run, repeat the command with `--resume`.
+    dataset for each other decoder. Decoders that choose from samples share one set. For a K below
+    its size, their accuracy is the mean over subsets of K samples. To continue an interrupted run,
+    repeat the command with `--resume`.
 
     Raises:
         InputError: if a value is out of range, or two options contradict each other.

@@ -35,6 +35,7 @@ def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) 
         plot=draw_bars(list(_accuracy_rows(results))),
         decoders=decoders or {},
         command=run_command(results["run"]),
+        limit=problem_limit(results["run"]["benchmarks"]),
         **optional_sections,
     )
     metadata = hub_metadata(
@@ -51,14 +52,20 @@ def run_command(run: Mapping[str, Any]) -> str:
     if "unknown" in run["sample"]["sampling"].values() or not run["benchmarks"]:
         return ""
     reward_models = list(run["reward_models"].values())
+    judge = run["grade"].get("answer_judge")
     options = {
         "task": list(run["benchmarks"]),
+        "limit": problem_limit(run["benchmarks"]),
         "model": pinned_name(run["sample"]["model"]),
         "template": template_option(run["sample"]["template"]),
         "decoder": ",".join(dict.fromkeys(name.partition("@")[0] for name in run["decoders"])),
         "k": list(dict.fromkeys(_sample_counts(run["decoders"]))),
+        "aggregate": _aggregate(run["decoders"]),
+        **_search_options(run["datasets"]),
         **sampling_options(run["sample"]["sampling"]),
+        "segmenter": run["sample"]["segmenter"],
         "prm": pinned_name(reward_models[0]["prm"]) if reward_models else None,
+        "judge": pinned_name(judge["model"]) if judge else None,
         "engine": run["sample"]["engine"]["name"],
         "dtype": run["sample"]["engine"]["dtype"],
         "out": "runs/bench",
@@ -71,6 +78,32 @@ def _sample_counts(decoders: Iterable[str]) -> Iterator[str]:
     for name in decoders:
         if match := re.fullmatch(r"[^@]+@(\d+)(:.*)?", name):
             yield match[1]
+
+
+def problem_limit(benchmarks: Mapping[str, Any]) -> int | None:
+    """Return the option ``limit`` of a run; None if all of its benchmarks are complete."""
+    limits = [
+        entry["problems"]
+        for entry in benchmarks.values()
+        if entry["task"]["count"] and entry["problems"] < entry["task"]["count"]
+    ]
+    return max(limits, default=None)
+
+
+def _aggregate(decoders: Iterable[str]) -> str | None:
+    """Return the aggregate in result names, such as the ``mean`` of ``bon@5:mean``."""
+    return next((name.partition(":")[2] for name in decoders if ":" in name), None)
+
+
+def _search_options(datasets: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of the beam searches of a run, which differ only in ``b2``."""
+    samples = [dataset["sample"] for dataset in datasets.values()]
+    beams = [sample["search"]["beam"] for sample in samples if sample.get("search")]
+    if not beams:
+        return {}
+    options = {name.replace("_", "-"): value for name, value in beams[0].items()}
+    options["beam-aggregate"] = options.pop("aggregate", None)
+    return {**options, "b2": [beam["b2"] for beam in beams if "b2" in beam]}
 
 
 def _has_cost(cost: Mapping[str, Any]) -> bool:

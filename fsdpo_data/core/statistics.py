@@ -386,20 +386,40 @@ def auc_interval(
 
 def problem_aucs(
     problems_N: Sequence[Hashable], scores_N: ArrayLike, labels_N: ArrayLike
-) -> list[float]:
-    """Return the AUC within each problem that has right and wrong items."""
+) -> dict[Hashable, float]:
+    """Return the AUC within each problem that has right and wrong items, by problem."""
     scores_N = np.asarray(scores_N, dtype=float)
     labels_N = np.asarray(labels_N, dtype=bool)
     problem_N = _number_clusters(problems_N)
     order_N = np.argsort(problem_N, kind="stable")
     boundaries = np.flatnonzero(np.diff(problem_N[order_N])) + 1
-    areas = [auc(scores_N[part], labels_N[part]) for part in np.split(order_N, boundaries)]
-    return [area for area in areas if area is not None]
+    areas = {
+        problems_N[part[0]]: auc(scores_N[part], labels_N[part])
+        for part in np.split(order_N, boundaries)
+        if len(part)
+    }
+    return {problem: area for problem, area in areas.items() if area is not None}
 
 
-def ranking_auc(problems_N: Sequence[Hashable], scores_N: ArrayLike, labels_N: ArrayLike) -> Mean:
+def ranking_auc(
+    problems_N: Sequence[Hashable],
+    scores_N: ArrayLike,
+    labels_N: ArrayLike,
+    clusters_N: Sequence[Hashable] | None = None,
+) -> Mean:
     """Return the mean over problems of the AUC within each problem.
 
     Only comparisons within a problem count, so the difficulty of problems has no effect.
+
+    Args:
+        problems_N: The problem of each item.
+        scores_N: One score per item.
+        labels_N: One label per item, True for a right item.
+        clusters_N: The cluster of the problem of each item; None if problems are independent.
     """
-    return mean_rate(problem_aucs(problems_N, scores_N, labels_N))
+    areas = problem_aucs(problems_N, scores_N, labels_N)
+    clusters = None
+    if clusters_N is not None:
+        cluster_by_problem = dict(zip(problems_N, clusters_N, strict=True))
+        clusters = [cluster_by_problem[problem] for problem in areas]
+    return mean_rate(list(areas.values()), clusters)

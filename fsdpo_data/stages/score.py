@@ -32,6 +32,7 @@ from fsdpo_data.engines.resolved import ResolvedRewardModel, resolve_reward_mode
 from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
+from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.trained_template import read_trained_template
 from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE, aggregate_expr
 
@@ -104,7 +105,7 @@ class ScoreStage(Stage):
                 field="ScoreOptions.shard",
                 value=str(shard),
             )
-        self._warn_about_template(draft.manifest)
+        warn_about_template(self.reward_model.weights, draft.manifest)
         failures = self._open_failures(draft)
         n_solutions = sum(map(count_rows, shard.select(draft.parent_files("solutions"))))
         failures.expect(n_solutions)
@@ -119,26 +120,6 @@ class ScoreStage(Stage):
             advance=False,
             shard=shard,
         )
-
-    def _warn_about_template(self, manifest: Manifest) -> None:
-        """Warn if the reward model learned from prompts of another template.
-
-        It reads the prompts of the solutions. Its training data then do not resemble them.
-        """
-        weights = self.reward_model.weights
-        record = manifest.find(SAMPLE_STAGE, SampleRecord)
-        if not isinstance(weights, TrainedPrm) or record is None:
-            return
-        trained_name = read_trained_template(weights.path)
-        name = record.options.template.name
-        if trained_name is not None and trained_name != name:
-            log.warning(
-                "%s learned from prompts of the template %s, and the solutions have prompts of %s: "
-                "its rewards may be wrong. Use one template for both.",
-                weights.ref.name,
-                trained_name,
-                name,
-            )
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Score every file of solutions, and update the pairs."""
@@ -240,6 +221,26 @@ class _RewardSum(NamedTuple):
     n_solutions: int  #: Number of solutions.
 
 
+def warn_about_template(weights: ResolvedWeights, manifest: Manifest) -> None:
+    """Warn if a reward model learned from prompts of another template than a dataset has.
+
+    It reads the prompts of the solutions. Its training data then do not resemble them.
+    """
+    record = manifest.find(SAMPLE_STAGE, SampleRecord)
+    if not isinstance(weights, TrainedPrm) or record is None:
+        return
+    trained_name = read_trained_template(weights.path)
+    name = record.options.template.name
+    if trained_name is not None and trained_name != name:
+        log.warning(
+            "%s learned from prompts of the template %s, and the solutions have prompts of %s: "
+            "its rewards may be wrong. Use one template for both.",
+            weights.ref.name,
+            trained_name,
+            name,
+        )
+
+
 def reward_statistics(
     files: list[Path], aggregates: Sequence[str] = ("mean", "min")
 ) -> RewardCounts:
@@ -267,7 +268,7 @@ def reward_statistics(
         problem_ids = graded["problem_id"].to_list()
         for aggregate, file_aucs in aucs.items():
             rewards = graded[aggregate].to_list()
-            file_aucs += problem_aucs(problem_ids, rewards, is_correct.to_list())
+            file_aucs += problem_aucs(problem_ids, rewards, is_correct.to_list()).values()
         correct_sums.append(_sum_rewards(graded.filter(is_correct)[main_aggregate]))
         incorrect_sums.append(_sum_rewards(graded.filter(~is_correct)[main_aggregate]))
     return RewardCounts(

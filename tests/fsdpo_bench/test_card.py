@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import typer
-from bench_runs import measure_paths, report_run, write_run
+from bench_runs import make_entry, measure_paths, report_run, write_run
 from fsdpo_bench.cli.app import app
 from fsdpo_cards import benchmark_card
 from hub_server import TOKEN, client_env, run_client, running_hub
@@ -77,6 +77,35 @@ def test_an_undefined_field_is_an_error(results: dict[str, Any]) -> None:
         benchmark_card(run_results)
 
 
+def read_options(words: list[str]) -> dict[str, Any]:
+    """Return the values of the options of ``run``."""
+    run_command = typer.main.get_command(app).commands["run"]  # type: ignore[attr-defined]
+    values: dict[str, Any] = run_command.make_context("run", words).params
+    return values
+
+
+def test_the_command_of_the_card_has_the_problems_the_search_and_the_judge(tmp_path: Path) -> None:
+    """Without them, the command measures something else."""
+    entries = {"ocw": make_entry("ocw", 12, count=12)}
+    run = write_run(
+        tmp_path / "run", {"math": 20, "ocw": 12}, entries=entries, segmenter="newline@1"
+    )
+    results = measure_paths(run).to_json()
+    results["run"]["grade"]["answer_judge"] = {
+        "model": {"name": "org/judge", "revision": "c" * 40},
+        "format": {"name": "chat"},
+    }
+    lines = benchmark_card(results).replace(" \\\n ", "")
+    values = read_options(shlex.split(lines.partition("fsdpo-bench run")[2].partition("```")[0]))
+    assert (values["limit"], values["segmenter"]) == ("20", "newline@1")
+    assert (values["b1"], values["b2"], values["aggregate"]) == ("2", ["1"], "min")
+    assert values["judge"].startswith("org/judge")
+    assert "add its `--limit-seed`" in " ".join(lines.split())
+    entries = {"math": make_entry("math", 5, count=5)}
+    results = measure_paths(write_run(tmp_path / "all", {"math": 5}, entries=entries)).to_json()
+    assert "--limit" not in benchmark_card(results)
+
+
 def test_the_card_prints_a_command_from_the_settings(results: dict[str, Any]) -> None:
     run_results = results
     run_results["run"]["decoders"] = ["greedy", "sc@4", "bon@4:mean", "sbs@5,1"]
@@ -84,8 +113,8 @@ def test_the_card_prints_a_command_from_the_settings(results: dict[str, Any]) ->
     assert (
         f"\nfsdpo-bench run --task {next(iter(run_results['run']['benchmarks']))} --task " in lines
     )
-    assert " --decoder greedy,sc,bon,sbs --k 4 --temperature " in lines
+    assert " --decoder greedy,sc,bon,sbs --k 4 --aggregate mean --b1 2 --b2 1 " in lines
     words = shlex.split(lines.partition("fsdpo-bench run")[2].partition("```")[0])
-    typer.main.get_command(app).commands["run"].make_context("run", words)  # type: ignore[attr-defined]
+    assert read_options(words)["limit"] == "20"
     run_results["run"]["sample"]["sampling"]["seed"] = "unknown"
     assert "```bash" not in benchmark_card(run_results)

@@ -119,6 +119,27 @@ def test_repeated_questions_are_paired_by_occurrence(tmp_path: Path) -> None:
     assert (delta.difference.n, delta.only_a, delta.only_b) == (2, 2, 0)
 
 
+def test_a_problem_with_two_places_is_one_unit(tmp_path: Path) -> None:
+    benchmark_places = [
+        [BenchmarkPlace("a", 0, cluster="base")],
+        [BenchmarkPlace("a", 1, cluster="base")],
+        [BenchmarkPlace("a", 2), BenchmarkPlace("a", 4)],
+        [BenchmarkPlace("a", 3)],
+    ]
+    problems = [make_problem(number, entries) for number, entries in enumerate(benchmark_places)]
+    a, b = (
+        write_dataset(
+            tmp_path / name,
+            problems,
+            [make_solutions(p, o)[0] for p, o in zip(problems, outcomes, strict=True)],
+        )
+        for name, outcomes in {"a": "iiii", "b": "ccci"}.items()
+    )
+    [delta] = compare(a, b).differences
+    expected = mean_difference([1, 1, 1, 0, 1], ["base", "base", "twice", "3", "twice"])
+    assert delta.difference == replace(expected, p=mcnemar([2, 2, 0]))
+
+
 def test_other_problem_sets_are_refused_unless_common_is_given(tmp_path: Path) -> None:
     a = dataset(tmp_path / "a", {0: "c", 1: "c", 2: "i"})
     b = dataset(tmp_path / "b", {0: "c", 2: "c"})

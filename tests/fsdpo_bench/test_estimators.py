@@ -24,11 +24,18 @@ SAMPLES = 7
 SIZES = range(1, SAMPLES + 1)
 
 
-def test_an_accuracy_is_at_most_1() -> None:
-    is_correct = np.ones((1, 64), dtype=bool)
-    for size in range(1, 65):
-        [accuracy] = expected_values(distribute_best_of_n(np.zeros((1, 64)), size), is_correct)
-        assert accuracy <= 1 and accuracy == pytest.approx(1)
+@pytest.mark.parametrize("n_samples", [4, 7, 64])
+def test_an_accuracy_without_a_wrong_choice_is_exactly_1(n_samples: int) -> None:
+    """Intervals and tests of values that are all 0 or 1 differ from those of other values."""
+    is_correct = np.ones((1, n_samples), dtype=bool)
+    classes = np.zeros((1, n_samples), dtype=int)
+    for size in range(1, n_samples + 1):
+        member_RM = subsets_of_size(size, random_orders(n_samples, 320, seed=0))
+        best = distribute_best_of_n(np.arange(n_samples)[None] / n_samples, size)
+        voted = distribute_vote(classes, member_RM, np.arange(n_samples)[None] / n_samples)
+        for chosen_PM in (best, voted):
+            assert expected_values(chosen_PM, is_correct).tolist() == [1]
+            assert expected_values(chosen_PM, ~is_correct).tolist() == [0]
 
 
 def test_a_distribution_adds_up_to_1_where_every_subset_has_an_answer() -> None:
@@ -49,9 +56,24 @@ def test_ties_and_missing_answers() -> None:
     assert vote([NO_ANSWER, NO_ANSWER]) is None and vote([]) is None
     # The sums differ only by rounding, so the class with the earliest sample wins.
     assert weighted_vote([0, 1, 1, 1], [0.3, 0.1, 0.1, 0.1]) == 0
+    assert weighted_vote([0, 1, 1, 1], [3e-12, 1e-12, 1e-12, 1e-12]) == 0
     assert weighted_vote([0, 1], [None, 0.1]) == 1 and weighted_vote([0, 1], [None, None]) == 0
     assert best_of_n([None, 0.2, 0.5, 0.5]) == 2 and best_of_n([None, None]) == 0
     assert best_of_n([None, -math.inf]) == 0
+
+
+def test_the_products_of_many_step_rewards_weigh_votes() -> None:
+    """A product of 250 rewards of 0.9 is 4e-12: the larger sum still wins."""
+    rewards = [[0.86] * 250, [0.9] * 250, [0.88] * 250, [0.9] * 250]
+    weights = [math.prod(step_rewards) for step_rewards in rewards]
+    assert weighted_vote([0, 1, 0, 1], weights) == 1
+    chosen_PM = distribute_vote(
+        np.array([[0, 1, 0, 1]]),
+        subsets_of_size(2, random_orders(4, 8, seed=0)),
+        np.array([weights]),
+    )
+    # Only the subset of both samples of the first class chooses from it.
+    assert chosen_PM[0] == pytest.approx([1 / 6, 3 / 6, 0, 2 / 6])
 
 
 def test_every_sample_is_in_equally_many_random_subsets() -> None:

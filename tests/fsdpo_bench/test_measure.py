@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from statistics import fmean
@@ -26,16 +27,16 @@ from bench_runs import (
 from fsdpo_bench.decoders.decoders import DECODERS, Candidates, Decoder
 from fsdpo_bench.metrics.decoder_choices import SubsetSpec
 from fsdpo_bench.metrics.pools import load_pools, part_name
-from fsdpo_bench.metrics.reranking import select_by_fold
+from fsdpo_bench.metrics.reranking import fold_numbers, select_by_fold
 from fsdpo_bench.metrics.result_records import Results, TaskResults
 from fsdpo_bench.metrics.reward_statistics import reward_quality
 from fsdpo_bench.report.choice_tables import choice_tables
 from fsdpo_bench.run_folder import RunRecord, write_run_record
 from fsdpo_bench.tasks.table import suites
 
-from fsdpo_data.core.entities import Solution
+from fsdpo_data.core.entities import Problem, Solution
 from fsdpo_data.core.errors import InputError, SchemaError
-from fsdpo_data.core.statistics import holm, mean_difference, wilson_interval
+from fsdpo_data.core.statistics import holm, mean_difference, mean_rate, wilson_interval
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef
@@ -170,6 +171,21 @@ def test_a_decoder_of_a_plugin_chooses_from_every_subset(
     assert task.decoders["sevens@3"].outcomes["incorrect"] == pytest.approx(wrong, abs=1e-6)
 
 
+def test_the_interval_of_certain_choices_is_wilsons_at_every_n(tmp_path: Path) -> None:
+    problems = [make_problem(number) for number in range(10)]
+    rows = [
+        row
+        for number, problem in enumerate(problems)
+        for row in make_solutions(
+            problem, ("i" if number < 2 else "c") * 4, step_rewards=[[0.5, 0.9]] * 4
+        )
+    ]
+    task = only_task(measure_paths(write_dataset(tmp_path / "d", problems, rows, prm="prm")))
+    accuracies = [result.accuracy for result in task.decoders.values()]
+    assert len(accuracies) > 20 and all(entry == accuracies[0] for entry in accuracies)
+    assert accuracies[0].ci95 == wilson_interval([1] * 8 + [0] * 2)
+
+
 # Verdicts
 
 
@@ -230,6 +246,15 @@ def test_accuracy_without_tolerance_and_without_the_judge(tmp_path: Path) -> Non
     assert result.upper_bound_without_judge.total == 4
 
 
+def test_only_a_benchmark_with_a_tolerance_has_an_accuracy_without_it(tmp_path: Path) -> None:
+    tasks = measure_paths(write_run(tmp_path / "run", {"ocw": 5, "gsm_ic2": 9})).tasks
+    has_strict = {
+        name: {result.strict is not None for result in task.decoders.values()}
+        for name, task in tasks.items()
+    }
+    assert has_strict == {"ocw": {True}, "gsm_ic2": {False}}
+
+
 # Numbers
 
 
@@ -267,6 +292,31 @@ def test_cost_is_of_k_samples_or_of_a_search(tmp_path: Path) -> None:
     assert unknown.cost["sc@2"].tokens is unknown.cost["first"].tokens is None
 
 
+def test_a_problem_with_several_places_costs_once(tmp_path: Path) -> None:
+    """Its samples exist once, so a decoder of all samples costs as much as the dataset."""
+    problems = [
+        make_problem(0, [BenchmarkPlace("a", 0), BenchmarkPlace("a", 2), BenchmarkPlace("b", 1)]),
+        make_problem(1, [BenchmarkPlace("a", 1)]),
+        make_problem(2, [BenchmarkPlace("b", 0)]),
+    ]
+    rows = [
+        row
+        for number, problem in enumerate(problems)
+        for row in make_solutions(
+            problem, "ci", n_tokens=[10**number] * 2, step_rewards=[[0.5, 0.9]] * 2
+        )
+    ]
+    results = measure_paths(write_dataset(tmp_path / "d", problems, rows, prm="prm"))
+    by_task = {name: task.decoders["bon@2:min"].cost for name, task in results.tasks.items()}
+    assert {name: (c.tokens, c.prm_calls) for name, c in by_task.items()} == {
+        "a": (22, 4),
+        "b": (202, 4),
+    }
+    total = results.cost["bon@2:min"]
+    assert (total.tokens, total.prm_calls) == (222, 6)
+    assert results.cost["first"].tokens == 111
+
+
 def test_any_beam_search_is_a_part_with_the_name_of_its_decoder(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", {"gsm8k": 5})
     manifest = read_manifest(run / "sbs@2,1")
@@ -299,6 +349,30 @@ def test_a_problem_counts_at_each_of_its_places(tmp_path: Path) -> None:
     assert tasks["b"].groups == {}
 
 
+def dependent_problems() -> tuple[list[Problem], list[str]]:
+    """Return problems of which two share a base and one occurs twice, and all their clusters."""
+    benchmark_places = [
+        [BenchmarkPlace("a", 0, cluster="base")],
+        [BenchmarkPlace("a", 1, cluster="base")],
+        [BenchmarkPlace("a", 2), BenchmarkPlace("a", 5)],
+        [BenchmarkPlace("a", 3)],
+        [BenchmarkPlace("a", 4)],
+    ]
+    problems = [make_problem(number, entries) for number, entries in enumerate(benchmark_places)]
+    return problems, ["base", "base", "twice", "3", "4", "twice"]
+
+
+def test_problems_on_one_base_and_places_of_one_problem_are_one_unit(tmp_path: Path) -> None:
+    problems, clusters = dependent_problems()
+    rows = [make_solutions(p, o)[0] for p, o in zip(problems, "cciic", strict=True)]
+    task = only_task(measure_paths(write_dataset(tmp_path / "d", problems, rows)))
+    accuracy = task.decoders["greedy"].accuracy
+    assert accuracy == mean_rate([1, 1, 0, 0, 1, 0], clusters) and accuracy.clusters == 4
+    # Without a base or a second place, each problem is a unit.
+    single = only_task(measure_paths(write_dataset(tmp_path / "s", problems[3:], rows[3:])))
+    assert single.decoders["greedy"].accuracy == mean_rate([0, 1])
+
+
 def test_a_run_counts_the_problems_that_all_parts_have(tmp_path: Path) -> None:
     problems = [make_problem(n, [BenchmarkPlace("math", n)]) for n in range(4)]
     run = tmp_path / "run"
@@ -315,6 +389,18 @@ def test_a_run_counts_the_problems_that_all_parts_have(tmp_path: Path) -> None:
     task = only_task(measure_paths(run))
     assert (task.problems, task.failed, task.task_problems) == (2, 2, 7)
     assert list(task.decoders) == ["greedy", "sc@2"]
+
+
+def test_problems_of_another_split_are_not_a_part_of_the_benchmark(tmp_path: Path) -> None:
+    """Training problems and the benchmark have one source, such as the embedded problems."""
+    train = [make_problem(n, source="embedded") for n in range(2)]
+    test = [make_problem(n, [BenchmarkPlace("embedded", n)], source="embedded") for n in range(2)]
+    for problems, task_problems in ((train, None), (test, 500)):
+        rows = [row for problem in problems for row in make_solutions(problem, "ci")]
+        root = write_dataset(tmp_path / str(task_problems), problems, rows)
+        task = only_task(measure_paths(root))
+        assert (task.title, task.problems) == ("Embedded problems", 2)
+        assert task.task_problems == task_problems
 
 
 def test_problems_with_fewer_samples_are_left_out(tmp_path: Path) -> None:
@@ -374,6 +460,7 @@ def test_groups_spread_drops_and_suites(tmp_path: Path) -> None:
         kind: by_decoder["greedy"].value for kind, by_decoder in task.accuracy_drops["kind"].items()
     }
     assert drops == {"x": 0.5, "y": 1.0}
+    assert not any(d["greedy"].clusters for d in task.accuracy_drops["kind"].values())
     spread = task.group_spread["greedy"]
     assert (spread.parts, spread.mean, spread.lowest, spread.highest) == (2, 0.25, 0, 0.5)
     assert task.decoders["greedy"].accuracy.clusters == 2
@@ -381,6 +468,24 @@ def test_groups_spread_drops_and_suites(tmp_path: Path) -> None:
     assert mean.value == pytest.approx((1 + 0.25) / 2)
     suite = measure_paths(write_run(tmp_path / "suite", dict.fromkeys(suites()["in-domain"], 3)))
     assert list(suite.suites) == ["in-domain"]
+
+
+def test_the_drops_of_problems_on_one_base_are_one_unit(tmp_path: Path) -> None:
+    base = [make_problem(n, [BenchmarkPlace("base", n)]) for n in range(3)]
+    derived = [
+        make_problem(10 + n, [BenchmarkPlace("derived", n, {"kind": "x"}, base[n // 2].question)])
+        for n in range(6)
+    ]
+    rows = [
+        make_solutions(problem, outcome)[0]
+        for problem, outcome in zip([*base, *derived], "cccciiicc", strict=True)
+    ]
+    run = tmp_path / "run"
+    write_dataset(run / "greedy", [*base, *derived], rows)
+    entries = {"base": make_entry("base", 3), "derived": make_entry("derived", 6, base_task="base")}
+    write_run_record(run, RunRecord(decoders=["greedy"], parts=["greedy"], benchmarks=entries))
+    drop = measure_paths(run).tasks["derived"].accuracy_drops["kind"]["x"]["greedy"]
+    assert drop == mean_difference([0, 1, 1, 1, 0, 0], [0, 0, 1, 1, 2, 2])
 
 
 # Reward models
@@ -449,6 +554,23 @@ def test_other_datasets_are_pools_of_their_own(pools: list[Path], tmp_path: Path
     other_verdicts = write_dataset(tmp_path / "e", problems, regraded)
     with pytest.raises(InputError, match="other verdicts"):
         load_pools([pools[0], other_verdicts])
+
+
+def test_the_intervals_of_rewards_are_over_base_problems(tmp_path: Path) -> None:
+    problems, clusters = dependent_problems()
+    rows = [
+        row
+        for number, problem in enumerate(problems)
+        for row in make_solutions(
+            problem, "ci", step_rewards=[[0.62], [0.68 if number in (0, 1) else 0.61]]
+        )
+    ]
+    rows = [replace(row, completions=[row.text]) for row in rows]
+    root = write_dataset(tmp_path / "d", problems, rows, prm="prm")
+    rewards = measure_paths(root).rewards["prm"]
+    assert rewards.ranking_auc["min"] == mean_rate([0, 0, 1, 1, 1, 1], clusters)
+    [entry] = rewards.calibration.bins
+    assert entry.correct == mean_rate([1, 0] * 6, [name for name in clusters for _ in "ci"])
 
 
 def test_only_probabilities_weigh_votes(tmp_path: Path) -> None:
@@ -532,6 +654,26 @@ def test_the_selection_never_sees_the_half_that_it_is_measured_on() -> None:
     values = {"bon:min": (folds == 0).astype(float), "bon:mean": (folds == 1).astype(float)}
     selected, names = select_by_fold(values, folds)
     assert names == ["bon:mean", "bon:min"] and not selected.any()
+
+
+def test_problems_on_one_base_are_in_one_half() -> None:
+    """Otherwise the selection would see the base problems that it is measured on."""
+    clusters = [f"base {number % 6}" for number in range(30)]
+    fold_P = fold_numbers(clusters)
+    halves = {cluster: set(fold_P[np.array(clusters) == cluster]) for cluster in clusters}
+    assert all(len(half) == 1 for half in halves.values())
+    assert sorted(half for [half] in halves.values()) == [0, 0, 0, 1, 1, 1]
+
+
+def test_problems_on_a_single_base_select_no_strategy(tmp_path: Path) -> None:
+    problems = [make_problem(n, [BenchmarkPlace("a", n, cluster="base")]) for n in range(4)]
+    rows = [
+        row
+        for problem in problems
+        for row in make_solutions(problem, "ic", step_rewards=[[0.2, 0.1], [0.7, 0.9]])
+    ]
+    task = only_task(measure_paths(write_dataset(tmp_path / "d", problems, rows, prm="prm")))
+    assert task.ahead_of_vote and not task.selected
 
 
 def test_the_quality_of_rewards() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import real_tokenizers
-from bench_runs import make_problem, make_solution
+from bench_runs import (
+    TEMPLATE,
+    make_problem,
+    make_solution,
+    make_solutions,
+    measure_paths,
+    write_dataset,
+)
 from fakes import FixedSampler, TableScorer
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.cli.printing import print_prm
@@ -35,6 +42,7 @@ from fsdpo_bench.prm.processbench import (
     best_threshold,
     count_first_errors,
     f1_interval,
+    measure_at_threshold,
     measure_first_errors,
     read_first_error_rows,
     score_examples,
@@ -71,6 +79,15 @@ def test_f1_is_the_harmonic_mean_of_both_accuracies() -> None:
     assert (counts.detected, counts.with_error, counts.passed, counts.without_error) == (2, 3, 1, 2)
     assert counts.f1 == pytest.approx(2 * (2 / 3) * (1 / 2) / (2 / 3 + 1 / 2))
     assert count_first_errors(rewards, labels, 0.0).f1 == 0
+
+
+@pytest.mark.parametrize("label", [1, -1])
+def test_f1_needs_solutions_with_an_error_and_without_one(label: int) -> None:
+    examples = [FirstErrorExample(str(number), "?", ("a", "b"), label) for number in range(4)]
+    rewards = [[0.9, 0.1 if label == 1 else 0.8]] * 4
+    scores = measure_at_threshold(examples, rewards, 0.5, "threshold 0.5")
+    assert scores.detected + scores.passed == 4 and scores.f1 is scores.f1_ci95 is None
+    assert scores.rows()[0] == ("F1 of finding the first error", "–")
 
 
 def test_the_best_threshold_equals_an_exhaustive_search() -> None:
@@ -410,6 +427,29 @@ def test_rankings_and_curves_by_every_aggregate() -> None:
     assert curves["mean"] == {1: 0.5, 2: 1} and curves["min"] == {1: 0.5, 2: 0}
 
 
+def test_the_numbers_of_a_dataset_are_those_of_its_report(tmp_path: Path) -> None:
+    """Undecided answers and timeouts are wrong, and samples without rewards are chosen last."""
+    problems = [make_problem(number) for number in range(4)]
+    outcomes = ["cuic", "tcic", "iccn", "gggg"]
+    rewards = [[0.2], [0.9], None, [0.6]]
+    rows = [
+        replace(row, completions=[row.text], step_rewards=rewards[(number + index) % 4])
+        for number, (problem, letters) in enumerate(zip(problems, outcomes, strict=True))
+        for index, row in enumerate(make_solutions(problem, letters))
+    ]
+    root = write_dataset(tmp_path / "d", problems, rows, prm="prm")
+    ours = dataset_report(load_scored(root))
+    results = measure_paths(root, sizes=[1, 2, 4])
+    [task] = results.tasks.values()
+    assert (ours["best_of_problems"], ours["best_of_left_out"], ours["solutions"]) == (3, 0, 9)
+    for name in AGGREGATES:
+        curve = {size: task.decoders[f"bon@{size}:{name}"].accuracy.value for size in (1, 2, 4)}
+        assert ours["best_of"][name] == pytest.approx(curve)
+        assert ours["ranking_auc"][name] == asdict(results.rewards["prm"].ranking_auc[name])
+    passes = {size: task.numbers["pass_at_k"][str(size)].value for size in (1, 2, 4)}
+    assert ours["best_of"]["pass"] == pytest.approx(passes)
+
+
 def test_a_problem_with_few_solutions_does_not_shorten_the_best_of_n_curves(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -661,6 +701,24 @@ def test_a_trained_prm_has_its_template(tmp_path: Path, monkeypatch: pytest.Monk
     write_trained_template(prm, None)
     with pytest.raises(InputError, match="was trained with prompts of no known template"):
         measure_prm(PrmOptions(prm=str(prm), processbench=[file]), LineProgress())
+
+
+def test_prompts_of_another_template_than_the_prms_give_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in ``score``, because both read the prompts of the solutions."""
+    from random_model import save_random_prm
+
+    prm = save_random_prm(tmp_path / "prm", CHECKPOINT)
+    problem = make_problem(0)
+    rows = make_solutions(problem, "ci", completions=[["0.9"], ["0.2"]])
+    root = write_dataset(tmp_path / "d", [problem], rows)
+    monkeypatch.setattr("fsdpo_bench.prm.measure_prm._load_model", lambda *_: RewardInText())
+    for trained_name, n_warnings in ((TEMPLATE.name, 0), ("problem@1", 1)):
+        write_trained_template(prm, trained_name)
+        measure_prm(PrmOptions(data=root, prm=str(prm)), LineProgress())
+        warnings = [text for text in caplog.messages if "its rewards may be wrong" in text]
+        assert len(warnings) == n_warnings
 
 
 def test_a_prm_of_others_needs_a_template(tmp_path: Path) -> None:

@@ -451,6 +451,15 @@ def test_a_dataset_has_tables_by_n_and_writes_a_page_on_request(tmp_path: Path) 
     assert "results.json" not in invoke("report", first)
 
 
+def test_columns_of_folders_with_one_name_have_their_paths(tmp_path: Path) -> None:
+    roots = []
+    for number, root in enumerate(two_datasets(tmp_path)):
+        (tmp_path / str(number)).mkdir()
+        roots.append(root.rename(tmp_path / str(number) / "bench"))
+    header = next(line for line in invoke("report", *roots).splitlines() if "choice" in line)
+    assert header.split() == ["choice", *map(str, roots), "difference"]
+
+
 def test_other_datasets_are_columns_next_to_each_other(tmp_path: Path) -> None:
     roots = two_datasets(tmp_path)
     lines = [line.split("  ") for line in invoke("report", *roots).splitlines()]

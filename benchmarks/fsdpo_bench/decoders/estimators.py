@@ -19,8 +19,10 @@ from collections.abc import Callable, Sequence
 from fsdpo_bench.decoders.answer_classes import NO_ANSWER
 from fsdpo_data.core.lazy import np
 
-#: Difference of the votes of two classes below which the earlier class wins.
+#: Difference of the votes of two classes below which the earlier class wins, relative to the most
+#: votes. Products of many step rewards are tiny: an absolute difference would make them equal.
 _TIE = 1e-9
+_ROUNDING_ERROR = 1e-12  #: Upper bound of the rounding error of a sum of probabilities.
 _NO_CHOICE = -1  #: Index of the choice from a subset without any answer.
 
 
@@ -81,9 +83,9 @@ def expected_values(chosen_PM: np.ndarray, value_PM: np.ndarray) -> np.ndarray:
         chosen_PM: Probability that the sample is chosen.
         value_PM: A value in [0, 1] of each sample, such as 1 for a correct one.
     """
-    # Rounding errors can take a sum of probabilities above 1.
-    expected_P: np.ndarray = np.minimum((chosen_PM * value_PM).sum(axis=1), 1.0)
-    return expected_P
+    expected_P: np.ndarray = (chosen_PM * value_PM).sum(axis=1)
+    # A sum of probabilities has rounding errors, and a certain value must be exactly 1.
+    return np.where(expected_P > 1 - _ROUNDING_ERROR, 1.0, expected_P)
 
 
 def distribute_first(shape: tuple[int, ...]) -> np.ndarray:
@@ -216,7 +218,8 @@ def _vote_subsets(class_M: np.ndarray, weight_M: np.ndarray, member_RM: np.ndarr
     weights_MC = np.nan_to_num(weight_M, nan=0.0)[:, None] * is_class_MC
     is_present_RC = member_RM @ is_class_MC
     votes_RC = np.where(is_present_RC, member_RM @ weights_MC, -np.inf)
-    is_winner_RC = votes_RC >= votes_RC.max(axis=1, keepdims=True) - _TIE
+    most_votes_R1 = votes_RC.max(axis=1, keepdims=True)
+    is_winner_RC = votes_RC >= most_votes_R1 - _TIE * np.abs(most_votes_R1)
     # The earliest sample of any tied class is the first sample of the earliest one.
     is_candidate_RM = member_RM & ((is_winner_RC & is_present_RC) @ is_class_MC.T)
     return np.where(is_candidate_RM.any(axis=1), is_candidate_RM.argmax(axis=1), _NO_CHOICE)

@@ -21,7 +21,7 @@ from fsdpo_bench.metrics.decoder_choices import (
 from fsdpo_bench.metrics.measure import measurement_settings
 from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS
-from fsdpo_bench.metrics.sample_arrays import PlacedProblem, Samples
+from fsdpo_bench.metrics.sample_arrays import PlacedProblem, Samples, shared_clusters
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
@@ -346,17 +346,13 @@ def _paired_difference(
 ) -> PairedDifference:
     """Return the difference of the means of two values per common problem."""
     value_a_P, value_b_P = (value_P[counts_P] for value_P in values)
-    clusters = [
-        placed.benchmark_place.cluster
-        for placed, counts in zip(pair.problems, counts_P, strict=True)
-        if counts
-    ]
-    known_clusters = None if None in clusters else clusters
+    problems = [placed for placed, counts in zip(pair.problems, counts_P, strict=True) if counts]
+    clusters = shared_clusters(problems)
     gain_P = value_b_P - value_a_P
-    difference = mean_difference(gain_P, known_clusters)
+    difference = mean_difference(gain_P, clusters)
     is_binary = bool(np.isin([value_a_P, value_b_P], (0, 1)).all())
     if is_binary:
-        p = mcnemar(sum_clusters(gain_P, known_clusters).totals_G)
+        p = mcnemar(sum_clusters(gain_P, clusters).totals_G)
         difference = replace(difference, p=p)
     return PairedDifference(
         task=pair.name,

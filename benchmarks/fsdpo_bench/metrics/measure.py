@@ -102,7 +102,7 @@ def measure(pool: Pool, spec: MeasureSpec, decoded: Decoded) -> Results:
         run=measurement_settings(pool, names),
         tasks=tasks,
         suites=_suite_results(decoded),
-        cost=_total_costs(tasks),
+        cost=_total_costs(pool, decoded),
         rewards=rewards,
         **optional_sections,
     )
@@ -178,26 +178,41 @@ def _decoder_results(choices: DecoderChoices) -> DecoderResults:
     return DecoderResults(
         accuracy=accuracy,
         outcomes=choices.outcome_counts(),
-        cost=_cost(choices),
+        cost=_cost(choices, _first_places(samples, set())),
         **optional_fields,
     )
 
 
-def _cost(choices: DecoderChoices) -> Cost:
-    """Return the cost of a decoder over all problems: of K samples, or of one search.
+def _first_places(samples: Samples, seen_ids: set[str]) -> np.ndarray:
+    """Return whether each problem is at its first place: the solutions of all places are the same.
+
+    Args:
+        samples: The solutions of a benchmark.
+        seen_ids: Ids of the problems with an earlier place; the ids of the benchmark are added.
+    """
+    is_first = []
+    for placed in samples.problems:
+        is_first.append(placed.problem_id not in seen_ids)
+        seen_ids.add(placed.problem_id)
+    return np.array(is_first)
+
+
+def _cost(choices: DecoderChoices, selected_P: np.ndarray) -> Cost:
+    """Return the cost of a decoder over some problems: of K samples, or of one search.
 
     Each sample is in equally many subsets, so K of M samples cost K/M of all.
     """
     samples = choices.samples
     size = 1
-    tokens = float(samples.tokens_PM[:, 0].sum())
-    prm_calls = int(samples.prm_calls_PM[:, 0].sum())
+    tokens_PM = samples.tokens_PM[selected_P]
+    tokens = float(tokens_PM[:, 0].sum())
+    prm_calls = int(samples.prm_calls_PM[selected_P, 0].sum())
     setup = choices.setup
     if "k" in setup.decoder.parameters:
         size = setup.k
-        tokens = float(samples.tokens_PM.sum()) * size / samples.n_samples
+        tokens = float(tokens_PM.sum()) * size / samples.n_samples
     if setup.decoder.needs_rewards and setup.part == SAMPLES_PART:
-        prm_calls = size * len(samples.problems)
+        prm_calls = size * int(selected_P.sum())
     known_tokens = None if math.isnan(tokens) else simplify_count(tokens)
     return Cost(tokens=known_tokens, prm_calls=prm_calls)
 
@@ -264,12 +279,15 @@ def _accuracy_drops(
             correct_P = entry.correct_P
             base_correct_P = base_choices[name].correct_P
             losses = []
+            bases = []
             for index in np.flatnonzero(selected_P & entry.samples.counts_P).tolist():
                 base = base_index.get(entry.samples.problems[index].benchmark_place.cluster or "")
                 if base is not None and base_samples.counts_P[base]:
                     losses.append(float(base_correct_P[base] - correct_P[index]))
+                    bases.append(base)
             if losses:
-                drops.setdefault(label, {})[name] = mean_difference(losses)
+                clusters = bases if len(set(bases)) < len(bases) else None
+                drops.setdefault(label, {})[name] = mean_difference(losses, clusters)
     return drops
 
 
@@ -310,12 +328,14 @@ def _mean_accuracy(accuracies: Sequence[Mean]) -> Mean:
     )
 
 
-def _total_costs(tasks: Mapping[str, TaskResults]) -> dict[str, Cost]:
-    """Return the costs of each decoder over all benchmarks."""
+def _total_costs(pool: Pool, decoded: Decoded) -> dict[str, Cost]:
+    """Return the costs of each decoder over the problems of all benchmarks."""
     costs_by_decoder: dict[str, list[Cost]] = defaultdict(list)
-    for task in tasks.values():
-        for decoder, decoder_results in task.decoders.items():
-            costs_by_decoder[decoder].append(decoder_results.cost)
+    seen_ids: set[str] = set()
+    for name, benchmark in pool.benchmarks.items():
+        selected_P = _first_places(benchmark.main, seen_ids)
+        for decoder, choices in decoded[name].items():
+            costs_by_decoder[decoder].append(_cost(choices, selected_P))
     return {decoder: sum(costs, NO_COST) for decoder, costs in costs_by_decoder.items()}
 
 

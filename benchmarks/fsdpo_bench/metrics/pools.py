@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mode
 
@@ -33,6 +33,7 @@ from fsdpo_data.dataset.stage_records import (
     SampleRecord,
 )
 from fsdpo_data.exchange.response_formats import question_key
+from fsdpo_data.problems.benchmark_places import benchmark_places
 from fsdpo_data.stages.score import RewardRecord
 
 
@@ -62,7 +63,9 @@ class Benchmark:
 class Pool:
     """Datasets that are measured together."""
 
-    name: str  #: Name for readers: the folder of the run or of the first dataset.
+    #: Name for readers: the folder of the run or of the first dataset, or the path if several
+    #: pools have one folder name.
+    name: str
     run: RunRecord | None  #: The run; None for other datasets.
     parts: Mapping[str, Path]  #: Folder of each part.
     scored: Mapping[str, Path]  #: Datasets with step rewards of the main part, by reward model.
@@ -107,7 +110,13 @@ def load_pools(paths: Sequence[Path], questions: frozenset[str] | None = None) -
         root = _main_root(path)
         tables[root] = read_solution_table(root)
         groups.setdefault(_ids_digest(tables[root]), []).append(path)
-    return [_load_pool(group, tables, questions) for group in groups.values()]
+    pools = [_load_pool(group, tables, questions) for group in groups.values()]
+    if len({pool.name for pool in pools}) == len(pools):
+        return pools
+    return [
+        replace(pool, name=str(group[0]))
+        for pool, group in zip(pools, groups.values(), strict=True)
+    ]
 
 
 def main_part(parts: Iterable[str]) -> str:
@@ -214,7 +223,7 @@ def _load_benchmarks(
         if complete:
             benchmarks[name] = Benchmark(
                 name=name,
-                task=_find_task(name, run),
+                task=_find_task(name, run, complete[0]),
                 parts=_part_samples(complete, part_tables, scored_tables),
                 failed=n_problems - len(solved),
                 left_out=len(solved) - len(complete),
@@ -267,12 +276,16 @@ def _complete_problems(
     return complete
 
 
-def _find_task(name: str, run: RunRecord | None) -> TaskDescription | None:
-    """Return the benchmark in the run or in the table of tasks; None if it is in neither."""
-    if run is None:
-        return all_tasks().get(name)
-    entry = run.benchmarks.get(name)
-    return entry.task if entry else None
+def _find_task(name: str, run: RunRecord | None, placed: PlacedProblem) -> TaskDescription | None:
+    """Return the benchmark of a problem, in the run or in the table; None if it is in neither."""
+    if run is not None:
+        entry = run.benchmarks.get(name)
+        return entry.task if entry else None
+    task = all_tasks().get(name)
+    if task is None or benchmark_places(placed.problem.metadata):
+        return task
+    # Problems of another split, with the name of their source.
+    return TaskDescription(name=name, title=task.title)
 
 
 def _part_samples(

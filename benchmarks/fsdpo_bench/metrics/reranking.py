@@ -84,13 +84,13 @@ def select_strategies(
 
     Returns:
         The selection by reward model and N, where two or more strategies can be selected. Empty
-        for a single problem.
+        for a single problem, and for problems on a single base.
     """
     votes = _votes(decoded)
     selected: dict[str, dict[str, SelectedStrategy]] = {}
     for cell in _cells(decoded):
         samples = votes[cell.size].samples if cell.size in votes else None
-        if samples is None or len(cell.strategies) < 2 or int(samples.counts_P.sum()) < 2:
+        if samples is None or len(cell.strategies) < 2 or len(set(_counted_clusters(samples))) < 2:
             continue
         strategy = _select_strategy(cell.strategies, votes[cell.size], samples)
         selected.setdefault(cell.model, {})[str(cell.size)] = strategy
@@ -122,9 +122,7 @@ def _select_strategy(
 ) -> SelectedStrategy:
     """Select the best strategy on each half of the problems for the other half."""
     counts_P = samples.counts_P
-    fold_P = fold_numbers(
-        [samples.problems[index].problem_id for index in np.flatnonzero(counts_P)]
-    )
+    fold_P = fold_numbers(_counted_clusters(samples))
     values = {name: choices.correct_P[counts_P] for name, choices in strategies.items()}
     selected_P, names = select_by_fold(values, fold_P)
     clusters = samples.clusters(counts_P)
@@ -136,11 +134,16 @@ def _select_strategy(
     )
 
 
-def fold_numbers(problem_ids: Sequence[str]) -> np.ndarray:
-    """Return the half of each problem, 0 or 1: a random split that depends only on the ids."""
-    digests = np.array([hashlib.sha256(key.encode()).hexdigest() for key in problem_ids])
-    folds: np.ndarray = digests.argsort(kind="stable").argsort(kind="stable") % 2
-    return folds
+def _counted_clusters(samples: Samples) -> list[str]:
+    """Return the clusters of the problems that count."""
+    return [samples.problems[index].cluster for index in np.flatnonzero(samples.counts_P)]
+
+
+def fold_numbers(clusters: Sequence[str]) -> np.ndarray:
+    """Return the half of each problem, 0 or 1: a random split that depends only on the clusters."""
+    order = sorted(set(clusters), key=lambda cluster: hashlib.sha256(cluster.encode()).hexdigest())
+    fold_by_cluster = {cluster: rank % 2 for rank, cluster in enumerate(order)}
+    return np.array([fold_by_cluster[cluster] for cluster in clusters])
 
 
 def select_by_fold(

@@ -36,7 +36,7 @@ class DecoderResults(ResultSection):
     accuracy: Mean  #: Accuracy; undecided answers and timeouts are wrong.
     #: Number of answers by outcome. Below the number of samples, these are means over subsets.
     outcomes: dict[str, int | float]
-    cost: Cost  #: Cost over all problems.
+    cost: Cost  #: Cost over all problems; a problem with several places costs once.
     #: Accuracy without the tolerance of the benchmark; unset for benchmarks without a tolerance.
     strict: Mean | None = None
     #: Accuracy if all undecided answers and timeouts are correct; unset without such answers.

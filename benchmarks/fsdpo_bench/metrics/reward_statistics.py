@@ -20,7 +20,7 @@ from fsdpo_bench.metrics.result_records import (
     RewardStatistics,
     StepReward,
 )
-from fsdpo_bench.metrics.sample_arrays import Samples
+from fsdpo_bench.metrics.sample_arrays import Samples, shared_clusters
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import mean_rate, ranking_auc
 from fsdpo_data.pairs.best_worst import PairSpec
@@ -34,6 +34,7 @@ class RewardedSample(NamedTuple):
     """A sample with step rewards, of a problem that counts."""
 
     problem: int  #: Number of the problem.
+    cluster: str  #: Cluster of the problem.
     steps: Sequence[float]  #: One reward per step.
     is_correct: bool  #: Whether the answer is correct.
 
@@ -55,6 +56,7 @@ def reward_statistics(
     if not rewarded:
         return None
     problems = [sample.problem for sample in rewarded]
+    clusters = [sample.cluster for sample in rewarded] if _has_shared_clusters(scored) else None
     is_correct = [sample.is_correct for sample in rewarded]
     values = {name: _aggregated_rewards(model, scored, name) for name in AGGREGATES}
     are_probabilities = all(samples.rewards[model].are_probabilities for samples in scored)
@@ -70,7 +72,8 @@ def reward_statistics(
             wrong=_mean_rewards_by_step([s.steps for s in rewarded if not s.is_correct]),
         ),
         ranking_auc={
-            name: ranking_auc(problems, rewards_N, is_correct) for name, rewards_N in values.items()
+            name: ranking_auc(problems, rewards_N, is_correct, clusters)
+            for name, rewards_N in values.items()
         },
         quality=(
             {name: reward_quality(rewards_N, is_correct) for name, rewards_N in values.items()}
@@ -98,12 +101,23 @@ def _rewarded_samples(model: str, benchmarks: Sequence[Samples]) -> list[Rewarde
         steps = samples.rewards[model].steps
         for index in np.flatnonzero(samples.counts_P).tolist():
             problem += 1
+            cluster = samples.problems[index].cluster
             for step_rewards, is_correct in zip(
                 steps[index], samples.is_correct_PM[index].tolist(), strict=True
             ):
                 if step_rewards:
-                    rewarded.append(RewardedSample(problem, step_rewards, is_correct))
+                    rewarded.append(RewardedSample(problem, cluster, step_rewards, is_correct))
     return rewarded
+
+
+def _has_shared_clusters(benchmarks: Sequence[Samples]) -> bool:
+    """Return whether problems that count share a base, or occur twice."""
+    problems = [
+        samples.problems[index]
+        for samples in benchmarks
+        for index in np.flatnonzero(samples.counts_P)
+    ]
+    return shared_clusters(problems) is not None
 
 
 def _aggregated_rewards(model: str, benchmarks: Sequence[Samples], aggregate: str) -> np.ndarray:
@@ -153,7 +167,7 @@ class _BinnedStep(NamedTuple):
     """A step of a sample."""
 
     is_correct: bool  #: Whether the solution of the step is correct.
-    problem: int  #: Number of the problem.
+    cluster: str  #: Cluster of the problem.
     reward: float  #: Reward of the step.
 
 
@@ -161,12 +175,12 @@ def _calibration(samples: Sequence[RewardedSample]) -> Calibration:
     """Compare step rewards with the fraction of correct solutions.
 
     A reward model trained on outcomes predicts this fraction. Steps of one problem are not
-    independent, so the intervals are clustered by problem.
+    independent, so the intervals are over problems, or over base problems.
     """
     steps_by_bin: dict[int, list[_BinnedStep]] = defaultdict(list)
-    for problem, steps, is_correct in samples:
+    for _, cluster, steps, is_correct in samples:
         for reward in steps:
-            steps_by_bin[_bin_index(reward)].append(_BinnedStep(is_correct, problem, reward))
+            steps_by_bin[_bin_index(reward)].append(_BinnedStep(is_correct, cluster, reward))
     bins = [_bin_statistics(index, steps) for index, steps in sorted(steps_by_bin.items())]
     n_steps = sum(entry.correct.n for entry in bins)
     # Each term is the number of steps times the distance of mean reward and fraction.
@@ -180,7 +194,7 @@ def _bin_statistics(index: int, steps: Sequence[_BinnedStep]) -> RewardBin:
         low=index / REWARD_BINS,
         high=(index + 1) / REWARD_BINS,
         reward=sum(step.reward for step in steps) / len(steps),
-        correct=mean_rate([step.is_correct for step in steps], [step.problem for step in steps]),
+        correct=mean_rate([step.is_correct for step in steps], [step.cluster for step in steps]),
     )
 
 

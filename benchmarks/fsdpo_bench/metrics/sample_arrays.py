@@ -44,6 +44,18 @@ class PlacedProblem:
     problem: Problem  #: The problem.
     benchmark_place: BenchmarkPlace  #: Its place.
 
+    @property
+    def cluster(self) -> str:
+        """The base problem; without one, the problem, which can have several places."""
+        return self.benchmark_place.cluster or self.problem_id
+
+
+def shared_clusters(problems: Sequence[PlacedProblem]) -> list[str] | None:
+    """Return the cluster of each problem; None if no problem has a base or a second place."""
+    clusters = [placed.cluster for placed in problems]
+    has_bases = any(placed.benchmark_place.cluster for placed in problems)
+    return clusters if has_bases or len(set(clusters)) < len(clusters) else None
+
 
 @dataclass(frozen=True, slots=True)
 class Rewards:
@@ -99,11 +111,8 @@ class Samples:
         return counts_P
 
     def clusters(self, selected_P: np.ndarray) -> list[str] | None:
-        """Return the cluster of each selected problem; None if one of them has no cluster."""
-        clusters = [
-            self.problems[index].benchmark_place.cluster for index in np.flatnonzero(selected_P)
-        ]
-        return None if None in clusters else [str(cluster) for cluster in clusters]
+        """Return the cluster of each selected problem, by :func:`shared_clusters`."""
+        return shared_clusters([self.problems[index] for index in np.flatnonzero(selected_P)])
 
 
 class SolutionTable(NamedTuple):
@@ -197,7 +206,7 @@ def make_samples(
         return values_PM
 
     strict_PM = None
-    if table.frame["strict"].is_not_null().any():
+    if frame["strict"].is_not_null().any():
         # A problem without a tolerance has the same verdict twice.
         strict = frame["strict"].fill_null(frame["outcome"] == "correct")
         strict_PM = strict.to_numpy().reshape(row_PM.shape)

@@ -1,8 +1,9 @@
 """Quality of step rewards on a dataset of solutions: ranking, best-of-N and step separation.
 
-Ranking and best-of-N need only the outcomes of solutions. Step separation needs the true step
-labels. Two kinds of solutions have them: solutions of embedded problems, whose generator can check
-every step, and solutions with imported labels.
+Ranking and best-of-N need only the outcomes of solutions. As in reports, undecided answers and
+timeouts are wrong, and a solution without rewards is chosen last. Step separation needs the true
+step labels. Two kinds of solutions have them: solutions of embedded problems, whose generator can
+check every step, and solutions with imported labels.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from fsdpo_bench.decoders.estimators import distribute_best_of_n, expected_values
 from fsdpo_bench.metrics.full_solutions import read_full_solutions
+from fsdpo_bench.metrics.sample_arrays import UNKNOWN_OUTCOMES
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem, Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
@@ -37,6 +39,8 @@ from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 #: Default values of N of the best-of-N curves. The curves omit values that exceed the number of
 #: solutions of more than half of the problems.
 BEST_OF_N_SIZES = (1, 2, 4, 8, 16, 32, 64)
+#: Outcomes of the solutions that count. Undecided answers and timeouts are wrong.
+COUNTED_OUTCOMES = (*GRADED_OUTCOMES, *UNKNOWN_OUTCOMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,18 +69,20 @@ class StepSeparation:
 
 
 def load_scored(root: Path) -> list[SolvedProblem]:
-    """Read the measurable solutions with step rewards of a sealed dataset.
+    """Read the measurable solutions of a sealed dataset with step rewards.
+
+    Solutions that the reward model could not read have no rewards.
 
     Raises:
         InputError: if the dataset has no step rewards, or no measurable solutions.
         SchemaError: if the dataset is not sealed, or its files were changed.
     """
-    scored = [entry for entry in load_measurable(root) if entry.solution.step_rewards]
-    if not scored:
+    entries = load_measurable(root)
+    if not any(map(step_rewards, entries)):
         raise InputError(
             f"{root} has no step rewards. Score it with fsdpo-data score, or give `prm`."
         )
-    return scored
+    return entries
 
 
 def load_measurable(root: Path) -> list[SolvedProblem]:
@@ -90,7 +96,7 @@ def load_measurable(root: Path) -> list[SolvedProblem]:
     """
     manifest = read_manifest(root)
     check_files(root, [*manifest.config_files("problems"), *manifest.config_files("solutions")])
-    has_labels = pl.col("outcome").is_in(GRADED_OUTCOMES) | pl.col("step_labels").is_not_null()
+    has_labels = pl.col("outcome").is_in(COUNTED_OUTCOMES) | pl.col("step_labels").is_not_null()
     with explain_damage(root):
         problems = read_problems(manifest.config_paths(root, "problems"))
         solutions = read_full_solutions(root, (pl.col("completions").list.len() > 0) & has_labels)
@@ -208,7 +214,7 @@ def best_of_n_curves(graded: Sequence[SolvedProblem], sizes: Sequence[int] = ())
     its curve is pass@N.
 
     Args:
-        graded: Graded solutions with step rewards.
+        graded: Graded solutions; one without step rewards is chosen last.
         sizes: Values of N; empty for the values of ``BEST_OF_N_SIZES`` that at least half of the
             problems have.
 
@@ -267,8 +273,8 @@ def check_best_of(entries: Sequence[SolvedProblem], sizes: Sequence[int]) -> Non
 
 
 def _is_graded(entry: SolvedProblem) -> bool:
-    """Return whether the outcome of a solution is known."""
-    return entry.solution.outcome in GRADED_OUTCOMES
+    """Return whether a solution counts in ranking and best-of-N."""
+    return entry.solution.outcome in COUNTED_OUTCOMES
 
 
 def _estimate_group(
@@ -282,31 +288,35 @@ def _estimate_group(
         sizes: Values of N.
     """
     is_correct = [entry.solution.outcome == "correct" for entry in group]
-    rewards: Sequence[float] = is_correct
+    rewards: Sequence[float | None] = is_correct
     if aggregate_name != "pass":
-        rewards = [aggregate(step_rewards(entry), aggregate_name) for entry in group]
+        rewards = [
+            aggregate(steps, aggregate_name) if (steps := step_rewards(entry)) else None
+            for entry in group
+        ]
     reward_PM, correct_PM = np.array([rewards], dtype=float), np.array([is_correct])
     return np.concatenate(
         [expected_values(distribute_best_of_n(reward_PM, size), correct_PM) for size in sizes]
     )
 
 
-def dataset_report(scored: Sequence[SolvedProblem], sizes: Sequence[int] = ()) -> dict[str, Any]:
+def dataset_report(entries: Sequence[SolvedProblem], sizes: Sequence[int] = ()) -> dict[str, Any]:
     """Return all measurements of step rewards as plain JSON.
 
     Without graded solutions, ``ranking_auc`` and the fields of best-of-N are empty.
 
     Args:
-        scored: Solutions with step rewards.
+        entries: Measurable solutions, most of which have step rewards.
         sizes: Values of N for best-of-N; empty for the default values.
 
     Raises:
         InputError: if ``sizes`` has a value, and no problem has so many graded solutions.
     """
-    check_best_of(scored, sizes)
+    check_best_of(entries, sizes)
+    scored = [entry for entry in entries if step_rewards(entry)]
     separation = step_separation(scored)
-    graded = [entry for entry in scored if _is_graded(entry)]
-    rankings = ranking_aucs(graded) if graded else {}
+    graded = [entry for entry in entries if _is_graded(entry)] if scored else []
+    rankings = ranking_aucs([entry for entry in graded if step_rewards(entry)]) if graded else {}
     best_of_n = best_of_n_curves(graded, sizes) if graded else BestOfN({}, 0, 0)
     return {
         "solutions": len(scored),

@@ -31,6 +31,7 @@ from fsdpo_bench.prm.processbench import (
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.validate import explain_damage
 from fsdpo_data.engines.load import load_likelihood, load_scorer
 from fsdpo_data.engines.options import ScorerOptions
@@ -39,6 +40,7 @@ from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.models.resolve import ResolvedWeights, find_trained_template, resolve_weights
+from fsdpo_data.stages.score import warn_about_template
 
 #: Number of solutions per call of the scorer: enough for batches of similar lengths, and few enough
 #: for frequent progress.
@@ -155,6 +157,8 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
     entries = load_measurable(options.data) if options.data else []
     if options.data:
         check_best_of(entries, options.k)  # before hours of scoring
+        if prm is not None:
+            warn_about_template(prm, read_manifest(options.data))
     progress.phase("load the model", 1)
     scorer = _ProgressScorer(_load_model(prm, options), progress)
     if options.data:
@@ -351,7 +355,7 @@ class _ProgressScorer:
 
 
 def _add_rewards(entries: Sequence[SolvedProblem], scorer: Scorer) -> list[SolvedProblem]:
-    """Return the solutions with the scorer's rewards, without the ones that it cannot read."""
+    """Return the solutions with the scorer's rewards; None for the ones that it cannot read."""
     items = [
         ScorerInput(entry.solution.prompt, entry.solution.completions, entry.problem.question)
         for entry in entries
@@ -360,5 +364,4 @@ def _add_rewards(entries: Sequence[SolvedProblem], scorer: Scorer) -> list[Solve
     return [
         replace(entry, solution=replace(entry.solution, step_rewards=rewards))
         for entry, rewards in zip(entries, all_rewards, strict=True)
-        if rewards
     ]

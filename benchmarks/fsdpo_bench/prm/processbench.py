@@ -58,7 +58,9 @@ class LabelledRewards(NamedTuple):
 class FirstErrorScores:
     """The accuracy of the detection of first wrong steps."""
 
-    f1: float  #: Harmonic mean of the accuracies on solutions with and without an error.
+    #: Harmonic mean of the accuracies on solutions with and without an error; None if there are no
+    #: such solutions.
+    f1: float | None
     detected: int  #: Number of solutions with an error whose first wrong step is predicted.
     with_error: int  #: Number of solutions with an error.
     passed: int  #: Number of solutions without an error for which no error is predicted.
@@ -244,10 +246,14 @@ def count_first_errors(
             hits_without_error.append(is_hit)
         else:
             hits_with_error.append(is_hit)
-    accuracy_with_error = sum(hits_with_error) / max(1, len(hits_with_error))
-    accuracy_without_error = sum(hits_without_error) / max(1, len(hits_without_error))
+    f1 = None
+    if hits_with_error and hits_without_error:
+        f1 = harmonic_mean(
+            sum(hits_with_error) / len(hits_with_error),
+            sum(hits_without_error) / len(hits_without_error),
+        )
     return FirstErrorScores(
-        f1=harmonic_mean(accuracy_with_error, accuracy_without_error),
+        f1=f1,
         detected=sum(hits_with_error),
         with_error=len(hits_with_error),
         passed=sum(hits_without_error),
@@ -257,10 +263,15 @@ def count_first_errors(
 
 
 def best_threshold(rewards: Sequence[Sequence[float] | None], labels: Sequence[int]) -> float:
-    """Return the quantile of the rewards with the highest F1; the lowest of equal ones."""
+    """Return the quantile of the rewards with the highest F1; the lowest of equal ones.
+
+    Args:
+        rewards: The step rewards of solutions with an error, and of solutions without one.
+        labels: Indices of their first wrong steps, or ``NO_ERROR``.
+    """
     return max(
         threshold_candidates(rewards),
-        key=lambda threshold: count_first_errors(rewards, labels, threshold).f1,
+        key=lambda threshold: count_first_errors(rewards, labels, threshold).f1 or 0.0,
     )
 
 

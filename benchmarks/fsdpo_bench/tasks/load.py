@@ -86,6 +86,12 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
             f"{task.title} from {ref.name}: some questions or golds differ from the known ones "
             f"(digest {digest}, expected {task.digest}); numbers may not be comparable."
         )
+    known_ids = set(ids)
+    if unused_notes := [note_id for note_id in task.notes if note_id not in known_ids]:
+        warnings.append(
+            f"{task.title}: no problem has the id of these notes, which change no gold: "
+            f"{', '.join(unused_notes)}. Ids include the hint and the gold of the source."
+        )
     if solutions := describe_solutions([problem.answer for problem in problems]):
         warnings.append(f"{task.title}: {solutions}")
     # A known benchmark has the questions that its authors chose.

@@ -290,7 +290,8 @@ def select_tasks(suite: str | None, names: Sequence[str] = ()) -> list[Task]:
     """Return the tasks of a suite, followed by the tasks with these names.
 
     Raises:
-        InputError: if there is neither a suite nor a name, or one of them is unknown.
+        InputError: if there is neither a suite nor a name, one of them is unknown, or two
+            benchmarks have the same name.
     """
     if suite is None and not names:
         raise InputError(
@@ -302,8 +303,17 @@ def select_tasks(suite: str | None, names: Sequence[str] = ()) -> list[Task]:
         raise _unknown_task_error("suite", suite, suites())
     suite_names = suites()[suite] if suite else ()
     tasks = [get_task(name) for name in suite_names]
-    tasks += [get_task(name) for name in names]
-    return list({task.name: task for task in tasks}.values())
+    tasks += [get_task(name) for name in dict.fromkeys(names)]
+    tasks_by_name: dict[str, Task] = {}
+    for task in tasks:
+        if tasks_by_name.setdefault(task.name, task) != task:
+            raise InputError(
+                f"two benchmarks are named {task.name!r}. Results are by name, so rename a file, "
+                "or give a benchmark a `name` in a TOML file.",
+                field="task",
+                value=list(names),
+            )
+    return list(tasks_by_name.values())
 
 
 def _unknown_task_error(field_name: str, name: str, known_names: Iterable[str]) -> InputError:

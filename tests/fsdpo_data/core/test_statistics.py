@@ -274,6 +274,14 @@ def test_ranking_is_within_problems_only() -> None:
     assert ranking_auc(["a"], [0.5], [True]).value is None
 
 
+def test_the_interval_of_a_ranking_is_over_clusters_of_problems() -> None:
+    problems = ["easy", "easy", "hard", "hard", "solved", "other", "other"]
+    scores = [0.9, 0.8, 0.1, 0.2, 0.0, 0.9, 0.1]
+    right = [True, False, True, False, True, True, False]
+    clusters = ["x", "x", "x", "x", "x", "y", "y"]
+    assert ranking_auc(problems, scores, right, clusters) == mean_rate([1, 0, 1], ["x", "x", "y"])
+
+
 def test_the_interval_of_an_auc_is_one_of_areas() -> None:
     """A normal interval of these values would be 0.889 [0.765, 1.012]."""
     areas = [1.0] * 7 + [0.5, 0.5]
