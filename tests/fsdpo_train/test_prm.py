@@ -22,6 +22,7 @@ from random_model import save_random_model
 from training import kill_at_step
 
 torch = pytest.importorskip("torch")
+import safetensors.torch  # noqa: E402
 import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError, UnavailableError  # noqa: E402
@@ -394,6 +395,21 @@ def test_a_run_killed_and_resumed_ends_in_the_same_weights(
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
     with pytest.raises(RunMismatchError, match=r"these differ: \['lr'\]"):
         prm.train_prm(config(policy, data, part, save_every=5, resume=True, lr=1.0))
+
+
+@pytest.mark.parametrize("prefix", ["", "_orig_mod."])
+def test_a_policy_without_some_of_its_weights_is_refused(
+    policy: Path, data: Path, tmp_path: Path, prefix: str
+) -> None:
+    incomplete = shutil.copytree(policy, tmp_path / "policy")
+    file = incomplete / "model.safetensors"
+    tensors = safetensors.torch.load_file(file)
+    remaining = {
+        prefix + name: tensor for name, tensor in tensors.items() if "layers.1" not in name
+    }
+    safetensors.torch.save_file(remaining, file, metadata={"format": "pt"})
+    with pytest.raises(InputError, match="the checkpoint has no weights for"):
+        prm.train_prm(config(incomplete, data, tmp_path / "prm", max_steps=1))
 
 
 def test_lora_is_merged_into_plain_weights(policy: Path, data: Path, tmp_path: Path) -> None:
