@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.logprobs import patch_to_return_logprobs
+from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
 from fsdpo_data.engines.prefix_sharing.probe import supports_prefix_sharing
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.losses.preference_losses import SolutionBatch
@@ -97,6 +97,8 @@ def train_dpo(config: DpoConfig) -> DpoReport:
     with start_run(config, data) as identity:
         arguments = _preference_arguments(config)
         model, tokenizer = load_model(config, "AutoModelForCausalLM")
+        with gathered_weights(model):
+            check_plain_head(model)  # no soft cap or scale after the head
         # The reference runs without dropout. Dropout in the policy would add noise to the margins.
         model = disable_dropout(model)
         fingerprint = reference_fingerprint(config, identity["model"], tokenizer)
