@@ -43,7 +43,12 @@ from fsdpo_train.trainer.batching import (
     pad_to_world_size,
 )
 from fsdpo_train.trainer.computed_defaults import with_computed_defaults
-from fsdpo_train.trainer.models import add_lora_adapters, context_length, load_model
+from fsdpo_train.trainer.models import (
+    add_lora_adapters,
+    context_length,
+    disable_dropout,
+    load_model,
+)
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
 from fsdpo_train.trainer.start_model import with_start_model
 from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
@@ -134,7 +139,9 @@ def train_prm(config: PrmConfig) -> PrmReport:
 def _load_prm(config: PrmConfig) -> tuple[Any, Any]:
     """Load the model and its tokenizer: a policy if the loss trains one, else a reward model."""
     if config.prm_loss.trains_policy:
-        return load_model(config, "AutoModelForCausalLM")
+        policy, tokenizer = load_model(config, "AutoModelForCausalLM")
+        # The reference runs without dropout. Dropout in the policy would add noise to the rewards.
+        return disable_dropout(policy), tokenizer
 
     def configure(model_config: Any) -> None:
         set_reward_head(model_config)
