@@ -245,6 +245,19 @@ class PrmTrainer(StageTrainer):
         # transformers expects the loss as the first output, and drops it.
         return loss, (None, logit_BK.float().masked_fill(~mask_BK, IGNORE_LABEL))
 
+    def evaluation_loop(
+        self, *args: Any, metric_key_prefix: str = METRIC_PREFIX, **options: Any
+    ) -> Any:
+        """Evaluate; the loss is the mean over the solutions, each with the same weight."""
+        output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **options)
+        # On several processes, the mean of transformers also counts the rows that fill up the last
+        # batches. The predictions are without these rows.
+        logit_BK = torch.from_numpy(output.predictions)
+        label_BK = torch.from_numpy(output.label_ids)
+        loss = self.loss(logit_BK, label_BK, label_BK != IGNORE_LABEL)
+        output.metrics[f"{metric_key_prefix}_loss"] = float(loss)
+        return output
+
 
 class ImplicitTrainer(PrmTrainer):
     """A trainer for implicit PRMs, whose reward is β times the log-ratio to the start model.

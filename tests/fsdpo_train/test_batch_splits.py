@@ -301,3 +301,24 @@ def test_two_processes_train_to_the_same_weights_as_one_process(
         for name in ("one", "two")
     )
     assert max(float((expected[name] - weights[name]).abs().max()) for name in expected) < tolerance
+
+
+@pytest.mark.proof
+def test_two_processes_measure_the_heldout_loss_of_one_process(
+    policy: Path, tmp_path: Path
+) -> None:
+    """Rows of other batches fill up the last batches, and do not count."""
+    data = write_rows(tmp_path / "rows.jsonl", stepwise_rows(problems=11, samples=3))
+    arguments = ["prm", data, "--model", policy, "--max-steps", 1, "--lr", "1e-12"]
+    arguments += ["--held-out", 0.5, "--save-every", 0, "--grad-accum", 1, "--batch-size", 4]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    metric_lines: list[list[str]] = []
+    for name, launch in (("one", []), ("two", torchrun)):
+        line = [sys.executable, *launch, "-m", "fsdpo_train", *arguments, "--out", tmp_path / name]
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        ran = subprocess.run(
+            [str(argument) for argument in line], env=env, capture_output=True, text=True
+        )
+        assert ran.returncode == 0, ran.stderr[-3000:]
+        metric_lines.append([line for line in ran.stdout.splitlines() if "held out" in line])
+    assert metric_lines[0] == metric_lines[1] and len(metric_lines[0]) == 1
