@@ -8,7 +8,7 @@ tokenizers merge a separator with the text before it. For example, ".\n\n" is on
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
@@ -86,12 +86,30 @@ class StepTokenizer:
 
     Prompt and steps are tokenized separately, as when a model continues a prompt.
 
+    Many chat models end their turn with another token than the end-of-sequence token of their
+    tokenizer, such as ``<end_of_turn>`` of Gemma. It is one of the ids that end a sequence of the
+    model, and a chat prompt contains it, because it ends the turns before.
+
+    Args:
+        tokenizer: The tokenizer.
+        eos_ids: All ids that end a sequence of the model; see :func:`.tokenization.read_eos_ids`.
+            They are needed to add an end-of-sequence token.
+
     Raises:
         InputError: if the tokenizer has no character offsets.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, eos_ids: Collection[int] = ()) -> None:
         self._eos_id = tokenizer.eos_token_id
+        added_tokens = tokenizer.added_tokens_decoder
+        self._turn_end_ids = {
+            token_id
+            for token_id in eos_ids
+            if token_id != self._eos_id
+            # A config of another tokenizer may name an ordinary token.
+            and token_id in added_tokens
+            and added_tokens[token_id].special
+        }
         self._encoder = completion_encoder(tokenizer)
         # The solutions of a problem follow each other and share their prompt.
         self._encode_prompt = lru_cache(maxsize=64)(lambda prompt: encode_prompt(tokenizer, prompt))
@@ -106,7 +124,8 @@ class StepTokenizer:
         Args:
             prompt: The rendered prompt.
             steps: The steps of the solution.
-            add_eos: Whether to add the end-of-sequence token, because the solution ended here.
+            add_eos: Whether to add the end-of-sequence token, because the solution ended here. In
+                a chat prompt, this is the token that ends the turns of the prompt.
             max_length: Maximum number of tokens. Steps that do not fit are removed completely,
                 the last step with its end-of-sequence token. If no step fits, the result has only
                 the prompt, even if the prompt is longer.
@@ -120,8 +139,9 @@ class StepTokenizer:
         score_positions = [bisect_right(step_ids, step) - 1 for step in range(len(steps))]
         lengths = [position + 1 for position in score_positions]
         # A text may end in the end-of-sequence token itself.
-        if add_eos and steps and token_ids[-1] != self._eos_id:
-            token_ids = [*token_ids, self._eos_id]
+        if add_eos and steps and token_ids[-1] not in {self._eos_id, *self._turn_end_ids}:
+            turn_ends = (token for token in prompt_ids if token in self._turn_end_ids)
+            token_ids = [*token_ids, next(turn_ends, self._eos_id)]
             lengths[-1] += 1
         max_step_tokens = len(token_ids) if max_length is None else max_length - len(prompt_ids)
         n_steps_kept = sum(length <= max_step_tokens for length in lengths)

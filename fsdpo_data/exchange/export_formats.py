@@ -42,6 +42,9 @@ class ExportFormat:
     row: Mapping[str, Any] = field(default_factory=dict)
     has_unique_rows: bool = False  #: Whether equal rows of a problem are exported once.
     needs_labels: bool = False  #: Whether only solutions with step labels are exported.
+    #: Whether only solutions that ended are exported, because trainers of the format put an
+    #: end-of-sequence token after each solution.
+    needs_end: bool = False
     outcomes: Sequence[str] = OUTCOMES  #: Outcomes of the exported solutions.
     #: Content of further files, as JSON values by file name.
     extra_files: Mapping[str, Any] = field(default_factory=dict)
@@ -64,6 +67,10 @@ class ExportFormat:
         """
         if self.needs_labels and not row["labels"]:
             raise NotExportableError("the solution has no step labels")
+        if self.needs_end and row["finish_reason"] != "stop":
+            raise NotExportableError(
+                "the solution is truncated, so a trainer would teach the model to stop there"
+            )
         converted = self.converter(row) if self.converter else {}
         if not self.row:
             return converted

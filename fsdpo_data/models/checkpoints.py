@@ -44,7 +44,7 @@ def load_checkpoint(
         The tokenizer and the model.
 
     Raises:
-        InputError: if weights are missing, unless ``configure`` may have added new ones.
+        InputError: if weights are missing, except for those of a head that ``configure`` may add.
         UnavailableError: if loading fails.
     """
     # oneDNN caches compiled bfloat16 kernels, which take megabytes per batch length. A small cache
@@ -74,7 +74,10 @@ def load_checkpoint(
         reraise_memory_error(error)
         raise _loading_error(weights, error, f"Expected {expected}.").for_field(field) from error
     missing_names = sorted(loading_info["missing_keys"])
-    if configure is None and missing_names:
+    if configure is not None:
+        base_prefix = f"{model.base_model_prefix}."
+        missing_names = [name for name in missing_names if name.startswith(base_prefix)]
+    if missing_names:
         raise InputError(
             f"the checkpoint has no weights for {len(missing_names)} tensors of "
             f"{type(model).__name__}, including {missing_names[0]}. Expected {expected}.",

@@ -5,7 +5,7 @@ Every different solution is computed once, and so is its prompt. Name suffixes g
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -22,7 +22,10 @@ from fsdpo_train.trainer.training_rows import TrainingRow
 
 
 def tokenize_groups(
-    groups: Iterable[PromptGroup], tokenizer: Any, max_length: int
+    groups: Iterable[PromptGroup],
+    tokenizer: Any,
+    max_length: int,
+    eos_ids: Collection[int] = (),
 ) -> tuple[list[PromptGroup], Counter[str]]:
     """Tokenise all solutions, and drop those over ``max_length`` tokens with their pairs.
 
@@ -30,6 +33,7 @@ def tokenize_groups(
         groups: The pairs of each prompt, as text.
         tokenizer: The tokenizer of the policy.
         max_length: Maximum number of tokens of prompt and solution.
+        eos_ids: All ids that end a sequence of the policy.
 
     Returns:
         The groups with tokens, and the numbers of ``prompts``, ``solutions``, ``pairs`` and
@@ -39,7 +43,7 @@ def tokenize_groups(
     Raises:
         InputError: if a step contains no token, or no pair is left.
     """
-    step_tokenizer = StepTokenizer(tokenizer)
+    step_tokenizer = StepTokenizer(tokenizer, eos_ids)
     counts: Counter[str] = Counter()
     tokenized = [_tokenize_group(group, step_tokenizer, max_length, counts) for group in groups]
     usable_groups = [group for group in tokenized if group.pairs]
@@ -124,7 +128,7 @@ class PreferenceCollator:
     groups: Sequence[PromptGroup]  #: All prompt groups of the run, with their reference.
     share_prompt: bool  #: Whether the model computes each prompt once for its solutions.
     pad_id: int  #: Token id of padding.
-    eos_id: int  #: Token id of the end-of-sequence token.
+    eos_ids: Collection[int]  #: All ids that end a sequence of the policy.
 
     def __call__(self, rows: Sequence[PairRow]) -> dict[str, Any]:
         """Return the ``model_inputs`` of the batch, and its ``solutions``."""
@@ -136,7 +140,7 @@ class PreferenceCollator:
             batch.append(group if pairs else replace(group, pairs=[]))
         return {
             "model_inputs": group_inputs(batch, share_prompt=self.share_prompt, pad_id=self.pad_id),
-            "solutions": collate_groups(batch, eos_id=self.eos_id),
+            "solutions": collate_groups(batch, eos_ids=self.eos_ids),
         }
 
 
@@ -159,13 +163,15 @@ def group_inputs(
     return completion_inputs(collate_tokens(tokens, pad_id), share_prompt)
 
 
-def collate_groups(groups: Sequence[PromptGroup], *, eos_id: int) -> SolutionBatch:
+def collate_groups(groups: Sequence[PromptGroup], *, eos_ids: Collection[int]) -> SolutionBatch:
     """Collate prompt groups into one batch. Groups without a reference get zeros."""
     solutions = [solution for group in groups for solution in group.solutions]
     step_ST = pad_rows([solution.tokens.step_ids for solution in solutions], PROMPT_STEP_ID)
     is_completion_ST = step_ST > PROMPT_STEP_ID
     next_is_completion_ST = torch.nn.functional.pad(is_completion_ST[:, 1:], (0, 1))
-    last_ids_S = torch.tensor([solution.tokens.input_ids[-1] for solution in solutions])
+    ends_with_eos_S = torch.tensor(
+        [int(solution.tokens.input_ids[-1]) in eos_ids for solution in solutions]
+    )
     is_last_ST = is_completion_ST & ~next_is_completion_ST
     reference = [solution.reference for solution in solutions if solution.reference is not None]
     reference_ST = torch.zeros(step_ST.shape)
@@ -175,7 +181,7 @@ def collate_groups(groups: Sequence[PromptGroup], *, eos_id: int) -> SolutionBat
     return SolutionBatch(
         reference_ST=reference_ST,
         step_ST=step_ST,
-        is_eos_ST=is_last_ST & (last_ids_S == eos_id)[:, None],
+        is_eos_ST=is_last_ST & ends_with_eos_S[:, None],
         reward_SK=pad_rows([solution.rewards for solution in solutions], 0.0),
         chosen_P=chosen_P,
         rejected_P=rejected_P,

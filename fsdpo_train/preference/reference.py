@@ -13,7 +13,7 @@ from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import LogProgress
 from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights, uses_bfloat16_weights
-from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
+from fsdpo_data.engines.logprobs import patch_to_return_logprobs
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.preference.data import group_inputs
 from fsdpo_train.preference.pairs import PromptGroup
@@ -153,7 +153,6 @@ def _compute_missing(
     with without_zero3_partitioning(arguments):
         model, tokenizer = load_model(config, "AutoModelForCausalLM")
     model = model.to(arguments.device).eval()
-    check_plain_head(model)  # no soft cap or scale after the head
     if uses_bfloat16_weights(config.dtype, arguments):
         Bfloat16Weights(model).install()
     patch_to_return_logprobs(model, attention=config.attention)

@@ -7,15 +7,16 @@ pairs.
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.logprobs import patch_to_return_logprobs
+from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
 from fsdpo_data.engines.prefix_sharing.probe import supports_prefix_sharing
+from fsdpo_data.engines.samplers.tokenization import read_eos_ids
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.losses.preference_losses import SolutionBatch
 from fsdpo_train.preference.batch_loss import preference_loss
@@ -97,13 +98,17 @@ def train_dpo(config: DpoConfig) -> DpoReport:
     with start_run(config, data) as identity:
         arguments = _preference_arguments(config)
         model, tokenizer = load_model(config, "AutoModelForCausalLM")
+        with gathered_weights(model):
+            check_plain_head(model)  # no soft cap or scale after the head
         # The reference runs without dropout. Dropout in the policy would add noise to the margins.
         model = disable_dropout(model)
         fingerprint = reference_fingerprint(config, identity["model"], tokenizer)
+        eos_ids = read_eos_ids(model, tokenizer)
         groups, counts = tokenize_groups(
             group_by_prompt(data.rows(), loss, config.gamma),
             tokenizer,
             context_length(config, model),
+            eos_ids,
         )
         share_prompt = config.share_prompt and _supports_shared_prompts(model, groups)
         _log_counts(counts, share_prompt)
@@ -111,7 +116,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         if loss.uses_reference:
             groups = add_reference(groups, store, config, arguments, share_prompt=share_prompt)
         trainer = _make_trainer(
-            config, arguments, model, tokenizer, groups, share_prompt=share_prompt
+            config, arguments, model, tokenizer, groups, eos_ids, share_prompt=share_prompt
         )
         run_trainer(trainer, config, identity)
         return finish_run(
@@ -161,6 +166,7 @@ def _make_trainer(
     model: Any,
     tokenizer: Any,
     groups: Sequence[PromptGroup],
+    eos_ids: Collection[int],
     *,
     share_prompt: bool,
 ) -> "PreferenceTrainer":
@@ -180,7 +186,7 @@ def _make_trainer(
             groups=groups,
             share_prompt=share_prompt,
             pad_id=tokenizer.pad_token_id,
-            eos_id=tokenizer.eos_token_id,
+            eos_ids=eos_ids,
         ),
     )
 

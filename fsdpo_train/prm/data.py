@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -34,7 +34,7 @@ IGNORE_LABEL = -100.0
 class LabelledRow:
     """A solution with one label per step."""
 
-    problem: str  #: Id of the problem. All solutions of a problem are on one side of the split.
+    problem: str  #: Id of the problem.
     prompt: str  #: The rendered prompt.
     steps: Sequence[str]  #: The steps of the solution.
     labels: Sequence[float]  #: The label of each step, in [0, 1].
@@ -47,7 +47,7 @@ class PrmRow(SolutionRow):
 
     label_positions: Sequence[int]  #: Token positions with a label.
     labels: Sequence[float]  #: The label at each position.
-    problem: str = ""  #: Id of the problem.
+    problem: str = ""  #: Id of the problem, one for all problems that share a prompt.
     is_correct: bool = False  #: Whether the label of the last step is at least 0.5.
 
     def without_loss(self) -> Self:
@@ -91,7 +91,6 @@ def read_labelled_rows(
             step, but the labels come from a search for the first error.
     """
     mixed_problems = _mixed_problems(data) if config.only_mixed else None
-    problem_of_prompt: dict[str, str] = {}
     kinds: list[LabelKind] = []
     has_labelled_row = False
     for name, source in zip(config.data, data.sources, strict=True):
@@ -102,11 +101,6 @@ def read_labelled_rows(
             rows = _read_file_rows(str(name), source, config)
         for row in rows:
             has_labelled_row = True
-            if len(data.sources) > 1:
-                # Sources name a problem in different ways. Its solutions stay on one side of the
-                # split.
-                problem = problem_of_prompt.setdefault(row.prompt, row.problem)
-                row = replace(row, problem=problem)
             yield row
     if counts["unlabelled_solutions"] and not has_labelled_row:
         raise _unusable_data_error(
@@ -266,6 +260,7 @@ def prepare_rows(
             f"tokens in their {'last' if _needs_last_step(config) else 'first'} step. Check the "
             "labels, or raise max_length.",
         )
+    encoded_rows = _join_problems(encoded_rows)
     problems = {row.problem for row in encoded_rows}
     held_out_problems = _draw_heldout_problems(problems, config.held_out, config.seed)
     counts.update(problems=len(problems), held_out_problems=len(held_out_problems))
@@ -343,6 +338,30 @@ def _encode_rows(
         counts["steps"] += len(labels)
         counts["positive"] += math.fsum(labels)  # type: ignore[assignment]
     return encoded_rows, counts
+
+
+def _join_problems(rows: Sequence[PrmRow]) -> list[PrmRow]:
+    """Return the rows with one id for all problems that share a prompt.
+
+    A question with two spellings of its gold answer has two ids, and sources name a problem in
+    different ways. All its solutions must be on one side of the split.
+    """
+    joined_to: dict[str, str] = {}
+
+    def find_first(problem: str) -> str:
+        while problem in joined_to:
+            problem = joined_to[problem]
+        return problem
+
+    problem_of_prompt: dict[Hashable, str] = {}
+    for row in rows:
+        if not row.group:  # an empty prompt tells no problems apart
+            continue
+        first_problem = find_first(problem_of_prompt.setdefault(row.group, row.problem))
+        problem = find_first(row.problem)
+        if problem != first_problem:
+            joined_to[problem] = first_problem
+    return [replace(row, problem=find_first(row.problem)) for row in rows]
 
 
 def _draw_heldout_problems(problems: set[str], fraction: float, seed: int) -> set[str]:

@@ -43,7 +43,12 @@ from fsdpo_train.trainer.batching import (
     pad_to_world_size,
 )
 from fsdpo_train.trainer.computed_defaults import with_computed_defaults
-from fsdpo_train.trainer.models import add_lora_adapters, context_length, load_model
+from fsdpo_train.trainer.models import (
+    add_lora_adapters,
+    context_length,
+    disable_dropout,
+    load_model,
+)
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
 from fsdpo_train.trainer.start_model import with_start_model
 from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
@@ -134,7 +139,9 @@ def train_prm(config: PrmConfig) -> PrmReport:
 def _load_prm(config: PrmConfig) -> tuple[Any, Any]:
     """Load the model and its tokenizer: a policy if the loss trains one, else a reward model."""
     if config.prm_loss.trains_policy:
-        return load_model(config, "AutoModelForCausalLM")
+        policy, tokenizer = load_model(config, "AutoModelForCausalLM")
+        # The reference runs without dropout. Dropout in the policy would add noise to the rewards.
+        return disable_dropout(policy), tokenizer
 
     def configure(model_config: Any) -> None:
         set_reward_head(model_config)
@@ -237,6 +244,19 @@ class PrmTrainer(StageTrainer):
             return self.scale_loss(loss, len(label_BK), num_items_in_batch)
         # transformers expects the loss as the first output, and drops it.
         return loss, (None, logit_BK.float().masked_fill(~mask_BK, IGNORE_LABEL))
+
+    def evaluation_loop(
+        self, *args: Any, metric_key_prefix: str = METRIC_PREFIX, **options: Any
+    ) -> Any:
+        """Evaluate; the loss is the mean over the solutions, each with the same weight."""
+        output = super().evaluation_loop(*args, metric_key_prefix=metric_key_prefix, **options)
+        # On several processes, the mean of transformers also counts the rows that fill up the last
+        # batches. The predictions are without these rows.
+        logit_BK = torch.from_numpy(output.predictions)
+        label_BK = torch.from_numpy(output.label_ids)
+        loss = self.loss(logit_BK, label_BK, label_BK != IGNORE_LABEL)
+        output.metrics[f"{metric_key_prefix}_loss"] = float(loss)
+        return output
 
 
 class ImplicitTrainer(PrmTrainer):

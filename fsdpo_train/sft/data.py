@@ -1,6 +1,7 @@
 """Training data of SFT: prompt/completion rows are checked and tokenised."""
 
 import logging
+from collections.abc import Collection
 from typing import NamedTuple
 
 import transformers
@@ -21,14 +22,23 @@ class SftData(NamedTuple):
 
 
 def encode_rows(
-    data: TrainingData, tokenizer: transformers.PreTrainedTokenizerBase, max_length: int
+    data: TrainingData,
+    tokenizer: transformers.PreTrainedTokenizerBase,
+    max_length: int,
+    eos_ids: Collection[int] = (),
 ) -> SftData:
     """Tokenise rows, and drop rows that are too long or unusable.
 
     SFT, PRM training and preference training use the same token ids. A model generates the same ids
     after the prompt.
+
+    Args:
+        data: The rows.
+        tokenizer: The tokenizer of the model.
+        max_length: Maximum number of tokens of prompt and completion.
+        eos_ids: All ids that end a sequence of the model.
     """
-    step_tokenizer = StepTokenizer(tokenizer)
+    step_tokenizer = StepTokenizer(tokenizer, eos_ids)
     encoded_rows: list[SolutionRow] = []
     group_indices: dict[str, int] = {}
     n_rows = too_long = unusable = 0

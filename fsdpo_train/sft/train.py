@@ -11,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.memory_limit import reraise_memory_error
 from fsdpo_data.engines.logprobs import head_error, patch_to_return_logprobs
+from fsdpo_data.engines.samplers.tokenization import read_eos_ids
 from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
 from fsdpo_train.config import SftConfig
 from fsdpo_train.sft.data import SftData, encode_rows
@@ -75,7 +76,9 @@ def train_sft(config: SftConfig) -> SftReport:
     with start_run(config, data) as identity:
         arguments = training_arguments(config)
         model, tokenizer = _initial_model(config)
-        encoded = encode_rows(data, tokenizer, context_length(config, model))
+        encoded = encode_rows(
+            data, tokenizer, context_length(config, model), read_eos_ids(model, tokenizer)
+        )
         _check_rows_left(encoded, config)
         with gathered_weights(model):
             # The output of a plain head is the logits, so they can be computed in chunks.

@@ -56,6 +56,8 @@ def start_run(config: TrainConfig, data: TrainingData) -> Iterator[dict[str, Any
         UnavailableError: if the Hub cannot be reached, or a package is not installed.
     """
     identity = {**config.identity(), "data": data.identity, **_plugin_identity()}
+    if not getattr(config, "batch_pairs", 0):  # any number of processes trains the same steps
+        identity |= _processes()
     if config.model is not None:
         # The revision is a Hub commit or a digest of the local files, because a path means nothing
         # on another machine. A run from random weights has no model.
@@ -179,7 +181,10 @@ def _pinned_model(identity: Mapping[str, Any]) -> str:
 
 
 def _processes() -> dict[str, str]:
-    """Return the number of processes of torchrun as an entry of the card; nothing for one."""
+    """Return the number of processes as an entry of identity and card; nothing for one.
+
+    Each process adds its own `batch_size` rows to an optimizer step.
+    """
     count = os.environ.get("WORLD_SIZE", "1")
     return {} if count == "1" else {"processes": count}
 

@@ -64,7 +64,8 @@ def _check_run_directory(config: TrainConfig, identity: Mapping[str, Any]) -> No
     if changed:
         raise RunMismatchError(
             f"the run was started with other options; these differ: {sorted(changed)}. Resume with "
-            "the options of the first start, or choose a new directory.",
+            "the options and the number of processes of the first start, or choose a new "
+            "directory.",
             field="out",
             value=str(config.out),
         )

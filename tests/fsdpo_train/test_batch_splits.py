@@ -123,11 +123,7 @@ def old_training_step(
 def test_the_policy_starts_as_its_reference_whatever_its_dropout(
     share_prompt: bool, policy: Path, tmp_path: Path
 ) -> None:
-    other = tmp_path / "policy"
-    settings = transformers.AutoConfig.from_pretrained(policy, attention_dropout=0.5)
-    model = transformers.AutoModelForCausalLM.from_pretrained(policy, config=settings)
-    model.save_pretrained(other)
-    transformers.AutoTokenizer.from_pretrained(policy).save_pretrained(other)
+    other = save_with_dropout(policy, tmp_path / "policy")
     data = write_rows(tmp_path / "pairs.jsonl", preference_rows())
     config = DpoConfig(
         data=data, out=tmp_path / "out", model=str(other), max_steps=1, share_prompt=share_prompt
@@ -135,6 +131,26 @@ def test_the_policy_starts_as_its_reference_whatever_its_dropout(
     report = train_dpo(config)
     assert report.loss == pytest.approx(math.log(2), abs=1e-5)
     assert report.metrics["kl"] == pytest.approx(0, abs=1e-3)
+    trained = transformers.AutoConfig.from_pretrained(tmp_path / "out")
+    assert trained.attention_dropout == 0.5
+
+
+def save_with_dropout(policy: Path, path: Path) -> Path:
+    """Write a copy of a policy that has dropout in its attention."""
+    settings = transformers.AutoConfig.from_pretrained(policy, attention_dropout=0.5)
+    model = transformers.AutoModelForCausalLM.from_pretrained(policy, config=settings)
+    model.save_pretrained(path)
+    transformers.AutoTokenizer.from_pretrained(policy).save_pretrained(path)
+    return path
+
+
+def test_an_implicit_prm_starts_with_rewards_of_zero_whatever_its_dropout(
+    policy: Path, tmp_path: Path
+) -> None:
+    data = write_rows(tmp_path / "rows.jsonl", stepwise_rows())
+    model = str(save_with_dropout(policy, tmp_path / "policy"))
+    config = PrmConfig(data=data, out=tmp_path / "out", model=model, loss="implicit", max_steps=1)
+    assert train_prm(config).loss == pytest.approx(math.log(2), abs=1e-5)
     trained = transformers.AutoConfig.from_pretrained(tmp_path / "out")
     assert trained.attention_dropout == 0.5
 
@@ -285,3 +301,24 @@ def test_two_processes_train_to_the_same_weights_as_one_process(
         for name in ("one", "two")
     )
     assert max(float((expected[name] - weights[name]).abs().max()) for name in expected) < tolerance
+
+
+@pytest.mark.proof
+def test_two_processes_measure_the_heldout_loss_of_one_process(
+    policy: Path, tmp_path: Path
+) -> None:
+    """Rows of other batches fill up the last batches, and do not count."""
+    data = write_rows(tmp_path / "rows.jsonl", stepwise_rows(problems=11, samples=3))
+    arguments = ["prm", data, "--model", policy, "--max-steps", 1, "--lr", "1e-12"]
+    arguments += ["--held-out", 0.5, "--save-every", 0, "--grad-accum", 1, "--batch-size", 4]
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    metric_lines: list[list[str]] = []
+    for name, launch in (("one", []), ("two", torchrun)):
+        line = [sys.executable, *launch, "-m", "fsdpo_train", *arguments, "--out", tmp_path / name]
+        env = {**os.environ, "OMP_NUM_THREADS": "1"}
+        ran = subprocess.run(
+            [str(argument) for argument in line], env=env, capture_output=True, text=True
+        )
+        assert ran.returncode == 0, ran.stderr[-3000:]
+        metric_lines.append([line for line in ran.stdout.splitlines() if "held out" in line])
+    assert metric_lines[0] == metric_lines[1] and len(metric_lines[0]) == 1

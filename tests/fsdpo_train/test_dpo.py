@@ -8,6 +8,7 @@ import math
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -354,12 +355,42 @@ def test_models_that_change_logits_after_the_head_are_refused() -> None:
     check_plain_head(transformers.Gemma2ForCausalLM(plain))
 
 
+@pytest.mark.parametrize("uses_reference", [True, False])
+def test_no_loss_trains_a_model_that_changes_logits_after_the_head(
+    policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, uses_reference: bool
+) -> None:
+    monkeypatch.setattr(PREFERENCE_LOSSES, "data", dict(PREFERENCE_LOSSES))
+    loss = replace(PREFERENCE_LOSSES["dpo"], name="other", uses_reference=uses_reference)
+    PREFERENCE_LOSSES.register(loss)
+    path = save_scaled_model(policy, tmp_path / "scaled")
+    with pytest.raises(InputError, match="GraniteForCausalLM changes its logits after"):
+        dpo.train_dpo(config(path, data, tmp_path / "out", loss="other", max_steps=1))
+
+
+def save_scaled_model(policy: Path, path: Path) -> Path:
+    """Write a model that divides its logits after the head, with the tokenizer of ``policy``."""
+    shutil.copytree(policy, path)
+    architecture = transformers.GraniteConfig(
+        vocab_size=transformers.AutoConfig.from_pretrained(policy).vocab_size,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=256,
+        logits_scaling=4.0,
+    )
+    transformers.GraniteForCausalLM(architecture).save_pretrained(path)
+    return path
+
+
 def refuse_to_load(*_: Any, **__: Any) -> Any:
     raise AssertionError("the reference model was loaded again")
 
 
 SAVE_PROGRAM = """
 import sys
+from dataclasses import replace
 from pathlib import Path
 from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
 store = ReferenceStore(Path(sys.argv[1]), {})

@@ -16,11 +16,14 @@ from training import kill_at_step, python
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
-from fsdpo_data.core.errors import InputError  # noqa: E402
+from fsdpo_data.core.errors import InputError, RunMismatchError  # noqa: E402
 from fsdpo_train.config import DpoConfig  # noqa: E402
 from fsdpo_train.preference import train as dpo  # noqa: E402
 from fsdpo_train.preference.data import PairRow  # noqa: E402
 from fsdpo_train.preference.pair_batches import PairBatchSampler, pair_batches  # noqa: E402
+from fsdpo_train.preference.pairs import open_pairs  # noqa: E402
+from fsdpo_train.trainer.computed_defaults import with_computed_defaults  # noqa: E402
+from fsdpo_train.trainer.run import start_run  # noqa: E402
 
 #: Plain gradient descent, whose weights show the gradient of every step.
 PLAIN_SGD: dict[str, Any] = dict(
@@ -292,3 +295,25 @@ def test_two_processes_train_the_steps_of_one(
     expected_weights, weights = load(single).state_dict(), load(distributed).state_dict()
     worst = max(float((expected_weights[n] - weights[n]).abs().max()) for n in expected_weights)
     assert expected_weights.keys() == weights.keys() and worst < 1e-3
+
+
+def test_batches_of_prompts_belong_to_a_number_of_processes(
+    policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each process adds rows to a step, so another number would skip other rows on resume."""
+    run_config = config(policy, data, tmp_path / "out", batch_pairs=0, max_steps=1)
+    dpo.train_dpo(run_config)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RunMismatchError, match=r"these differ: \['processes'\]"):
+        dpo.train_dpo(run_config.replace(resume=True))
+
+
+def test_batches_of_pairs_resume_on_any_number_of_processes(
+    policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_config = config(policy, data, tmp_path / "out", max_steps=1)
+    dpo.train_dpo(run_config)
+    pairs = open_pairs(run_config.data, run_config.preference_loss)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with start_run(with_computed_defaults(run_config.replace(resume=True)), pairs) as identity:
+        assert "processes" not in identity

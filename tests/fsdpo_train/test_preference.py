@@ -191,7 +191,7 @@ def grouped_loss(
     spec: PreferenceSpec,
     share_prompt: bool,
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    batch = collate_groups(groups, eos_id=EOS)
+    batch = collate_groups(groups, eos_ids=[EOS])
     model_inputs = group_inputs(groups, share_prompt=share_prompt, pad_id=PAD)
 
     def table(net: torch.nn.Module) -> torch.Tensor:

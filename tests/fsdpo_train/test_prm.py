@@ -22,6 +22,7 @@ from random_model import save_random_model
 from training import kill_at_step
 
 torch = pytest.importorskip("torch")
+import safetensors.torch  # noqa: E402
 import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError, UnavailableError  # noqa: E402
@@ -275,6 +276,29 @@ def test_all_solutions_of_a_problem_are_in_the_same_split(policy: Path, data: Pa
     assert {row.problem for row in again.held_out} != held_out_problems
 
 
+def test_problems_with_a_common_prompt_are_on_one_side_of_the_split(
+    policy: Path, tmp_path: Path
+) -> None:
+    """A question has several ids, for example if its gold answer has several spellings."""
+    rows = [{**row, "problem_id": f"id {i}"} for i, row in enumerate(stepwise_rows())]
+    # Another prompt of the first problem belongs to it, too.
+    rows.append({**rows[0], "prompt": "Problem 0, in other words\nSolution:\n"})
+    prepared = prepare_data(policy, write_rows(tmp_path / "rows.jsonl", rows), held_out=0.5)
+    assert prepared.counts["problems"] == 24 and prepared.counts["held_out_problems"] == 12
+    first_problem = {"Problem 0\nSolution:\n", "Problem 0, in other words\nSolution:\n"}
+    train_prompts, held_out_prompts = (
+        {row.group for row in side} for side in (prepared.train, prepared.held_out)
+    )
+    assert not train_prompts & held_out_prompts
+    assert first_problem <= train_prompts or first_problem <= held_out_prompts
+
+
+def test_problems_without_a_prompt_keep_their_ids(policy: Path, tmp_path: Path) -> None:
+    rows = [{**row, "problem_id": row["prompt"], "prompt": ""} for row in stepwise_rows()]
+    prepared = prepare_data(policy, write_rows(tmp_path / "rows.jsonl", rows))
+    assert prepared.counts["problems"] == 24
+
+
 def test_only_mixed_keeps_problems_with_right_and_wrong_solutions(
     policy: Path, tmp_path: Path
 ) -> None:
@@ -394,6 +418,21 @@ def test_a_run_killed_and_resumed_ends_in_the_same_weights(
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
     with pytest.raises(RunMismatchError, match=r"these differ: \['lr'\]"):
         prm.train_prm(config(policy, data, part, save_every=5, resume=True, lr=1.0))
+
+
+@pytest.mark.parametrize("prefix", ["", "_orig_mod."])
+def test_a_policy_without_some_of_its_weights_is_refused(
+    policy: Path, data: Path, tmp_path: Path, prefix: str
+) -> None:
+    incomplete = shutil.copytree(policy, tmp_path / "policy")
+    file = incomplete / "model.safetensors"
+    tensors = safetensors.torch.load_file(file)
+    remaining = {
+        prefix + name: tensor for name, tensor in tensors.items() if "layers.1" not in name
+    }
+    safetensors.torch.save_file(remaining, file, metadata={"format": "pt"})
+    with pytest.raises(InputError, match="the checkpoint has no weights for"):
+        prm.train_prm(config(incomplete, data, tmp_path / "prm", max_steps=1))
 
 
 def test_lora_is_merged_into_plain_weights(policy: Path, data: Path, tmp_path: Path) -> None:

@@ -12,16 +12,18 @@ import polars as pl
 import pytest
 from helpers import sample_settings, small_build
 from paired_data import paired_dataset
+from transformers import AutoTokenizer
 from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError, RunMismatchError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.models.resolve import resolve_weights
+from fsdpo_data.problems.embedded import CHECKPOINT
 from fsdpo_train import DpoConfig, PrmConfig, SftConfig, train_dpo, train_prm, train_sft
 from fsdpo_train.cli.app import app
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES
 from fsdpo_train.preference.pairs import open_pairs
-from fsdpo_train.prm.data import open_solutions, read_labelled_rows
+from fsdpo_train.prm.data import open_solutions, prepare_rows, read_labelled_rows
 from fsdpo_train.trainer.row_formats import SFT_ROWS, pair_rows
 from fsdpo_train.trainer.row_source import open_data
 from fsdpo_train.trainer.start_model import with_start_model
@@ -108,8 +110,12 @@ def test_the_solutions_of_a_problem_stay_together(
     sealed = sources["prm"]["sealed"]
     rows = pl.read_parquet(sealed / "solutions/*.parquet").select(SOLUTION_COLUMNS[1:])
     file = write_rows(tmp_path / "rows.jsonl", rows)
-    labelled = list(read_solutions([sealed, file]))
-    assert len({row.problem for row in labelled}) == 3 == len({row.prompt for row in labelled})
+    tokenizer = AutoTokenizer.from_pretrained(CHECKPOINT)
+    config = PrmConfig(data=[sealed, file], out=Path("out"))
+    prepared = prepare_rows(read_solutions([sealed, file]), tokenizer, 512, config)
+    rows_of_both = [*prepared.train, *prepared.held_out]
+    assert len(rows_of_both) == 2 * len(rows)
+    assert len({row.problem for row in rows_of_both}) == 3 == prepared.counts["problems"]
 
 
 def test_mixed_problems_count_over_all_datasets(

@@ -128,7 +128,7 @@ def test_preparation_time_is_linear_in_the_tokens(policy: Path) -> None:
         solution = PairedSolution(steps=tuple(steps), rewards=rewards, encoded=encoded)
         group = PromptGroup("", [solution] * 2, [(0, 1)])
         inputs = group_inputs([group], share_prompt=False, pad_id=0)
-        tensors = [*collate_groups([group], eos_id=0), *inputs.values()]
+        tensors = [*collate_groups([group], eos_ids=[0]), *inputs.values()]
         return sum(tensor.numel() for tensor in tensors)
 
     small = 40_000

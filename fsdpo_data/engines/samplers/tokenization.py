@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fsdpo_data.answers.thinking import THINKING_MARKERS
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.lazy import torch
 from fsdpo_data.core.row_files import replace_surrogates
 from fsdpo_data.core.sampling import Completion, Prompt
@@ -34,6 +34,30 @@ def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
     ids: list[int] = tokenizer(text, add_special_tokens=not has_bos)["input_ids"]
     if ids and ids[-1] == tokenizer.eos_token_id:
         ids = ids[:-1]
+    return ids
+
+
+def read_eos_ids(net: Any, tokenizer: Any) -> list[int]:
+    """Return every id that ends a sequence of a model.
+
+    These are the ids in its generation config, and the end-of-sequence token of its tokenizer.
+
+    Raises:
+        UnavailableError: if ``eos_token_id`` of the generation config is not a list of ids.
+    """
+    eos_token_id = net.generation_config.eos_token_id
+    ids: list[int] = [*eos_token_id] if isinstance(eos_token_id, list) else [eos_token_id]
+    if eos_token_id is None:
+        ids = []
+    if not all(isinstance(token, int) and 0 <= token < 2**31 for token in ids):
+        raise UnavailableError(
+            f"eos_token_id in generation_config.json is {eos_token_id!r}. Expected token ids; "
+            "correct the file.",
+            field="model",
+            value=str(net.name_or_path),
+        )
+    if tokenizer.eos_token_id is not None and tokenizer.eos_token_id not in ids:
+        ids.append(tokenizer.eos_token_id)
     return ids
 
 

@@ -23,7 +23,6 @@ from transformers import (
 )
 from transformers.cache_utils import DynamicLayer
 
-from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.engines.logprobs import free_gpu_memory
 from fsdpo_data.engines.options import EngineOptions
@@ -35,6 +34,7 @@ from fsdpo_data.engines.samplers.tokenization import (
     cut_at_stop,
     encode_context,
     pad_sequences,
+    read_eos_ids,
     stop_within_context,
 )
 from fsdpo_data.models.checkpoints import (
@@ -364,21 +364,9 @@ def _take_eos_ids(net: Any, tokenizer: Any) -> list[int]:
     Raises:
         UnavailableError: if ``eos_token_id`` of the generation config is not a list of ids.
     """
-    eos_token_id = net.generation_config.eos_token_id
-    ids: list[int] = eos_token_id if isinstance(eos_token_id, list) else [eos_token_id]
-    if eos_token_id is None:
-        ids = []
-    if not all(isinstance(token, int) and 0 <= token < 2**31 for token in ids):
-        raise UnavailableError(
-            f"eos_token_id in generation_config.json is {eos_token_id!r}. Expected token ids; "
-            "correct the file.",
-            field="model",
-            value=str(net.name_or_path),
-        )
-    if tokenizer.eos_token_id is not None and tokenizer.eos_token_id not in ids:
-        ids.append(tokenizer.eos_token_id)
+    ids = read_eos_ids(net, tokenizer)
     net.generation_config = type(net.generation_config)()
-    return list(ids)
+    return ids
 
 
 class PreallocatedCacheLayer(DynamicLayer):  # type: ignore[misc]

@@ -10,19 +10,20 @@ from typing import Any
 import numpy as np
 import pytest
 import real_tokenizers
+from random_model import save_random_model
 from small_tokenizer import save_tokenizer
 
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 
-from fsdpo_data.core.errors import InputError
-from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, encode_prompt
-from fsdpo_data.engines.step_tokens import (
+from fsdpo_data.core.errors import InputError  # noqa: E402
+from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, encode_prompt  # noqa: E402
+from fsdpo_data.engines.step_tokens import (  # noqa: E402
     PROMPT_STEP_ID,
     EncodedSolution,
     StepTokenizer,
     find_step_ids,
 )
-from fsdpo_data.steps.segment import split_at_newlines, split_auto
+from fsdpo_data.steps.segment import split_at_newlines, split_auto  # noqa: E402
 
 PLAIN = "Problem: What is 2 + 2?\nSolution:\n"
 
@@ -371,3 +372,27 @@ def test_steps_of_another_text_are_refused(qwen2: Any) -> None:
     for steps in ([], ["hello"], ["hello ", "there"]):
         with pytest.raises(InputError, match="the steps must join to the text"):
             find_step_ids(decoder, qwen2("hello world")["input_ids"], steps)
+
+
+def test_a_chat_solution_ends_with_the_token_that_ends_the_turns_of_its_prompt(
+    tmp_path: Path,
+) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(save_random_model(tmp_path))
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<turn|>", "<tool|>"]})
+    turn_end, tool_end = tokenizer.convert_tokens_to_ids(["<turn|>", "<tool|>"])
+    ordinary_id = tokenizer("42", add_special_tokens=False)["input_ids"][0]
+    eos_ids = [tokenizer.eos_token_id, tool_end, turn_end, ordinary_id]
+    encoder = StepTokenizer(tokenizer, eos_ids)
+
+    def last_ids(prompt: str, text: str, **options: bool) -> list[int]:
+        return (
+            encoder.encode(prompt, [text], **{"add_eos": True, **options}).input_ids[-2:].tolist()
+        )
+
+    text_end = tokenizer("x\n", add_special_tokens=False)["input_ids"][-1]
+    assert last_ids("User: 42?<turn|>\nModel: ", "x\n") == [text_end, turn_end]
+    assert last_ids("User: 42?\nModel: ", "x\n") == [text_end, tokenizer.eos_token_id]
+    assert last_ids("User: 42?<turn|>\nModel: ", "x\n<turn|>") == [text_end, turn_end]
+    assert last_ids("User: 42?<turn|>\nModel: ", "x\n", add_eos=False)[-1] == text_end
+    plain = StepTokenizer(tokenizer).encode("User: 42?<turn|>\n", ["x\n"], add_eos=True)
+    assert plain.input_ids[-1] == tokenizer.eos_token_id

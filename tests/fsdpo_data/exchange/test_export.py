@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
-from helpers import fixed_sampler, label_with_rollouts, problem_set, small_build
+from fakes import FixedSampler
+from helpers import (
+    fixed_sampler,
+    label_with_rollouts,
+    problem_set,
+    sample_settings,
+    small_build,
+)
 from paired_data import paired_dataset
 
 from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.exchange.export import export
 from fsdpo_data.exchange.export_formats import (
     NotExportableError,
@@ -60,6 +69,30 @@ def test_trainer_formats_have_complete_texts(dataset: Path, tmp_path: Path) -> N
     for row, solution in zip(stepwise, rows_of(dataset, "solutions"), strict=True):
         assert "".join(row["completions"]) == "".join(solution["completions"])
         assert row["labels"] == [solution["outcome"] == "correct"] * 2
+
+
+@pytest.mark.parametrize("name", ["trl-sft", "trl-unpaired"])
+def test_truncated_solutions_are_not_exported_to_trainers_that_add_an_end(
+    tmp_path: Path, name: str
+) -> None:
+    source = problem_set(1)
+    texts = [f"Step 1: Way {number}. The answer is: $42$.\nStep 2" for number in range(2)]
+
+    class Cuts(FixedSampler):
+        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+            reasons: tuple[FinishReason, ...] = ("stop", "length")
+            completions = [
+                Completion(text, reason, 9) for text, reason in zip(texts, reasons, strict=True)
+            ]
+            return [completions for _ in prompts]
+
+    run = tmp_path / "run"
+    small_build(run, source, sampling=sample_settings(n=2), make_sampler=lambda: Cuts({}))
+    assert [row["outcome"] for row in rows_of(run, "solutions")] == ["correct"] * 2
+    result = export(run, name, tmp_path / "out")
+    lines = result.file.read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["completion"] for line in lines] == texts[:1]
+    assert result.left_out.total() == 1
 
 
 def test_monte_carlo_labels_are_exported_in_place_of_outcomes(tmp_path: Path) -> None:
