@@ -156,8 +156,8 @@ def test_the_page_of_step_labels_has_every_format() -> None:
 
 def test_the_page_of_own_benchmarks_has_every_key_of_a_task_file() -> None:
     text = PAGES[DOCS / "tutorials/own-benchmark.md"]
-    table = text.partition("| key | default | example |")[2].partition("\n\n")[0]
-    first_cells = re.findall(r"^\| (`[^|]*`) \|", table, flags=re.M)
+    tables = text.partition("| key | default | example |")[2].partition("\n## ")[0]
+    first_cells = re.findall(r"^\| (`[^|]*`) \|", tables, flags=re.M)
     keys = {key for cell in first_cells for key in re.findall(r"`(\w+)`", cell)}
     set_by_code = {"row", "read", "make", "plain_rows", "notes"}
     assert keys == {field.name for field in fields(Task)} - set_by_code | {"note", "hook"}
