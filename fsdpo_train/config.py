@@ -106,8 +106,9 @@ class TrainConfig(Options):
     group_by_length: Annotated[bool, Option(panel=_COMPUTE)] = True
     """Put sequences of similar length into one batch, which needs less padding."""
     dtype: Annotated[Literal["auto", "float32", "bfloat16"], Option(panel=_COMPUTE)] = "auto"
-    """Precision of the computation. `auto` is bfloat16 on GPUs that have it, else float32. Weights
-    stay in float32, except frozen weights under LoRA.
+    """Precision of the computation. `auto` is bfloat16 on GPUs that have it, else float32. The
+    trained weights are saved in float32. With `deepspeed` and bfloat16, they are saved in bfloat16,
+    except with `lora`.
     """
     gradient_checkpointing: Annotated[bool, Option(panel=_COMPUTE)] = False
     """Recompute activations in the backward pass. This needs less memory and more time."""
@@ -257,7 +258,7 @@ class PrmConfig(TrainConfig):
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     """Policy whose weights get the reward head: a short name, a directory, or
     ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions of all
-    datasets.
+    datasets. Files and datasets on the Hub have no default.
     """
     batch_size: BatchSize = 8
     grad_accum: GradAccum = 32
@@ -359,7 +360,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     """Start model, which is also the reference policy: a short name, a directory, or
     ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions of all
-    datasets.
+    datasets. Files and datasets on the Hub have no default.
     """
     batch_size: Annotated[int, Field(ge=1)] = 4
     """Prompts per device in one micro-batch, each with all its pairs. With ``pairs`` as `shuffle`:

@@ -156,8 +156,8 @@ def test_the_page_of_step_labels_has_every_format() -> None:
 
 def test_the_page_of_own_benchmarks_has_every_key_of_a_task_file() -> None:
     text = PAGES[DOCS / "tutorials/own-benchmark.md"]
-    table = text.partition("| key | default | example |")[2].partition("\n\n")[0]
-    first_cells = re.findall(r"^\| (`[^|]*`) \|", table, flags=re.M)
+    tables = text.partition("| key | default | example |")[2].partition("\n## ")[0]
+    first_cells = re.findall(r"^\| (`[^|]*`) \|", tables, flags=re.M)
     keys = {key for cell in first_cells for key in re.findall(r"`(\w+)`", cell)}
     set_by_code = {"row", "read", "make", "plain_rows", "notes"}
     assert keys == {field.name for field in fields(Task)} - set_by_code | {"note", "hook"}
@@ -387,7 +387,7 @@ def test_the_results_of_the_readme_are_those_of_their_files_and_pages() -> None:
     assert "| vote of 8 (%) |" in README
     for choice, *values in result_rows():
         kinds.add(choice)
-        if match := re.fullmatch(r"([\w.-]+), (MATH-500|GSM8K)", choice):
+        if match := re.fullmatch(r"([\w.-]+)†, (MATH-500|GSM8K)", choice):
             assert values == published_cells(match[1], match[2], "8")
         else:
             match = re.fullmatch(r"ours \((Monte-Carlo labels|outcomes)\), GSM8K", choice)
@@ -408,7 +408,7 @@ def test_the_sentences_of_the_readme_state_the_results_of_their_files_and_pages(
         rows = RESULTS[BY_COMMAND[excerpt[1]]][1].splitlines()
         assert [row for row in rows if row.startswith(f"{label}  ") and row.endswith(f"  {cell}")]
     gsm8k, math = clean_difference("187", "GSM8K", "8"), clean_difference("43", "MATH-500", "8")
-    assert f"best of 8 is {gsm8k} (187 of GSM8K) and {math} (43 of MATH-500) points" in text
+    assert f"best of 8 is {gsm8k} (187 of GSM8K) and {math} (43 of MATH-500) ahead: not" in text
     _, dpo, *_ = page_cells("study.md", "DPO")
     _, weighted, ahead, _ = page_cells("study.md", "full-step, γ 0.5, PRM")
     assert f"avg@2: DPO {accuracy(dpo)}, full-step {accuracy(weighted)} ({ahead})" in text

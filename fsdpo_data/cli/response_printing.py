@@ -25,7 +25,7 @@ def print_series(series: Sequence[Mapping[str, Any]]) -> None:
             "accuracy",
             "marked",
             "exact",
-            "published",
+            "recorded",
             "differ",
             "outcomes",
         )
@@ -38,9 +38,9 @@ def print_series(series: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _series_row(scores: Mapping[str, Any]) -> tuple[str, ...]:
-    published = ("–", "–")
-    if scores["published_correct"] is not None:
-        published = (f"{scores['published_correct']:,}", f"{scores['disputed']:,}")
+    recorded = ("–", "–")
+    if scores["recorded_correct"] is not None:
+        recorded = (f"{scores['recorded_correct']:,}", f"{scores['disputed']:,}")
     other_outcomes = [
         f"{count:,} {outcome.replace('_', ' ')}"
         for outcome, count in scores["outcomes"].items()
@@ -54,7 +54,7 @@ def _series_row(scores: Mapping[str, Any]) -> tuple[str, ...]:
         format_percent(accuracy, scores["ci95"]),
         f"{scores['marked_correct']:,}",
         f"{scores['exact_correct']:,}",
-        *published,
+        *recorded,
         ", ".join(other_outcomes),
     )
 
@@ -68,14 +68,14 @@ def _upper_bound_row(scores: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def print_disputed(responses: Sequence[GradedResponse], count: int) -> None:
-    """Print the first responses whose verdict differs from the published verdict."""
+    """Print the first responses whose verdict differs from the recorded verdict."""
     for response in responses[:count]:
         recorded = response.recorded_response
         verdict = response.verdict
         series = f" {recorded.series}" if recorded.series else ""
         _print_text(
             f"row {recorded.row}{series}: gold {recorded.gold!r}, answer {verdict.answer!r}: "
-            f"{verdict.status} ({verdict.rule}), published as "
+            f"{verdict.status} ({verdict.rule}), recorded as "
             f"{'correct' if recorded.correct else 'incorrect'}"
         )
     if len(responses) > count:

@@ -59,9 +59,9 @@ class FailureOptions(Options):
     max_failed: Annotated[str, Option(panel=_RUN_PANEL, metavar="N%", in_digest=False)] = (
         DEFAULT_MAX_FAILED
     )
-    """Percentage of the prompts or solutions that may fail, for example because they are too long
-    for the server. They are left out, `failures.jsonl` has the reasons, and `--resume` tries them
-    again. With `0`, the first failure stops the command.
+    """Largest percentage of prompts or solutions that may fail, such as prompts that are too long
+    for the server. If more fail, the command stops; with `0`, at the first failure. Failed ones are
+    left out, `failures.jsonl` has the reasons, and `--resume` tries them again.
     """
     retry_failed: Annotated[bool, Option(has_flag=False, in_digest=False)] = True
     """Whether a resumed run tries failed items again."""

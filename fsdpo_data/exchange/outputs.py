@@ -74,14 +74,14 @@ class GradedResponse:
             "answer": self.verdict.answer,
             "status": self.verdict.status,
             "rule": self.verdict.rule,
-            "published": recorded.correct,
+            "recorded": recorded.correct,
         }
 
     @property
-    def disagrees_with_publisher(self) -> bool:
-        """Whether the publisher has another verdict."""
-        published = self.recorded_response.correct
-        return published is not None and published != self.is_correct
+    def differs_from_recorded(self) -> bool:
+        """Whether the recorded verdict is another one; False without one."""
+        recorded = self.recorded_response.correct
+        return recorded is not None and recorded != self.is_correct
 
 
 def grade_outputs(
@@ -129,8 +129,8 @@ def summarize_by_series(scored: Sequence[GradedResponse]) -> list[dict[str, Any]
     - ``upper_bound``: the correct and the undecided responses
     - ``upper_bound_ci95``: 95 % interval of ``upper_bound / n``
     - ``outcomes``: responses by outcome
-    - ``published_correct``: correct responses of the publisher; None without its verdicts
-    - ``disputed``: responses on which the publisher disagrees
+    - ``recorded_correct``: responses whose recorded verdict is correct; None without such verdicts
+    - ``disputed``: responses whose recorded verdict differs
     """
     groups: dict[str, list[GradedResponse]] = defaultdict(list)
     for response in scored:
@@ -143,13 +143,13 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
     outcomes: Counter[Outcome] = Counter(response.verdict.status for response in responses)
     n_correct = outcomes["correct"]
     n = outcomes.total() - outcomes["gold_unparsed"]
-    published_verdicts = [response.recorded_response.correct for response in responses]
+    recorded_verdicts = [response.recorded_response.correct for response in responses]
     marked_correct = [
         response
         for response in responses
         if response.is_correct and is_marked_rule(response.verdict.rule)
     ]
-    has_all_published = None not in published_verdicts
+    has_all_recorded = None not in recorded_verdicts
     return {
         "correct": n_correct,
         "marked_correct": len(marked_correct),
@@ -159,8 +159,8 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
         "upper_bound": n_correct + outcomes[UNDECIDED],
         "upper_bound_ci95": _interval(responses, ["correct", UNDECIDED]),
         "outcomes": dict(sorted(outcomes.items())),
-        "published_correct": sum(map(bool, published_verdicts)) if has_all_published else None,
-        "disputed": sum(response.disagrees_with_publisher for response in responses),
+        "recorded_correct": sum(map(bool, recorded_verdicts)) if has_all_recorded else None,
+        "disputed": sum(response.differs_from_recorded for response in responses),
     }
 
 

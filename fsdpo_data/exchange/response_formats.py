@@ -38,7 +38,7 @@ class RecordedResponse:
 
     gold: str  #: Gold answer; empty if the format has none.
     response: str  #: Text of the response.
-    correct: bool | None = None  #: The publisher's verdict; None if there is none.
+    correct: bool | None = None  #: The recorded verdict; None if there is none.
     #: Model or sample index within the row; empty for a single response. The responses of all rows
     #: with the same series are evaluated together.
     series: str = ""

@@ -100,7 +100,7 @@ class PushOptions(DatasetOptions):
     public: bool = False
     """Make the dataset public. New datasets are private."""
     dry_run: bool = False
-    """List the files to upload, then stop. It refuses what the push would refuse."""
+    """Stop after the list of files. It refuses what the push would refuse."""
     revision: str = "main"
     """Branch that gets the commit."""
     allow_benchmark: AllowBenchmark = False

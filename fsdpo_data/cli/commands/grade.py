@@ -78,7 +78,7 @@ class GradeCommandOptions(GradingOptions, ResponseReading):
     resume: Resume = False
     """Continue the run in `out`."""
     show: Annotated[int, Field(ge=0), Option(in_digest=False)] = 10
-    """For a file: number of printed responses whose verdict differs from the published one."""
+    """For a file: number of printed responses whose verdict differs from the recorded one."""
     as_json: Annotated[bool, Option(flags=["--json"], in_digest=False)] = False
     """For a file: print JSON instead of a table."""
 
@@ -152,5 +152,5 @@ def _grade_file(file: Path, options: GradeCommandOptions) -> None:
         typer.echo(json.dumps(series, indent=2, ensure_ascii=False))
         return
     response_printing.print_series(series)
-    disputed = [response for response in responses if response.disagrees_with_publisher]
+    disputed = [response for response in responses if response.differs_from_recorded]
     response_printing.print_disputed(disputed, options.show)

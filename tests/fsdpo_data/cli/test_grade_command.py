@@ -57,7 +57,7 @@ def test_the_verdicts_are_written_to_a_file(
         "answer": "2",
         "status": "correct",
         "rule": rows[1]["rule"],
-        "published": None,
+        "recorded": None,
     }
     for path in (out, tmp_path / "folder"):
         code, _, err = run(capsys, "grade", str(file), "--out", str(path))
@@ -135,7 +135,7 @@ def test_recorded_responses_are_scored(capsys: pytest.CaptureFixture[str], tmp_p
     [row] = [line.split() for line in out.splitlines() if line.startswith("all")]
     assert row[1:11] == ["2", "3", "66.7", "%", "[20.8,", "93.9]", "1", "2", "1", "1"]
     assert "row 3: gold '1/2', answer '0.5': correct (last-number/" in out
-    assert "published as incorrect" in out
+    assert "recorded as incorrect" in out
     _, out, _ = run(capsys, "grade", str(file), "--show", "0")
     assert "1 more; --show 1 shows all" in out
     _, out, _ = run(capsys, "grade", str(file), "--json")
@@ -160,5 +160,5 @@ def test_tolerant_and_exact_counts_are_reported(
 def test_series_of_a_published_file(capsys: pytest.CaptureFixture[str], shared: Path) -> None:
     file = shared / "data" / "outputs" / "openai_gsm8k" / "example_model_solutions.jsonl"
     _, out, _ = run(capsys, "grade", str(file), "--json")
-    counts = {row["series"]: (row["correct"], row["published_correct"]) for row in json.loads(out)}
+    counts = {row["series"]: (row["correct"], row["recorded_correct"]) for row in json.loads(out)}
     assert counts["175b_verification"] == (742, 742) and len(counts) == 4

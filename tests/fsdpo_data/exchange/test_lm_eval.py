@@ -79,7 +79,7 @@ def test_a_document_with_several_filters_counts_once(grade_rows: Callable[..., A
     second = GSM8K | WRONG
     [series] = grade_rows([GSM8K, second, GSM8K | LENIENT, second | LENIENT | {"exact_match": 1.0}])
     assert (series["n"], series["correct"]) == (2, 1)
-    assert (series["published_correct"], series["disputed"]) == (1, 0)
+    assert (series["recorded_correct"], series["disputed"]) == (1, 0)
 
 
 def test_each_unusable_row_of_a_document_is_quarantined(tmp_path: Path) -> None:
@@ -110,13 +110,13 @@ def test_a_score_over_several_samples_is_not_a_verdict_per_sample(
     series_list = grade_rows(rows)
     assert [series["series"] for series in series_list] == ["sample 0", "sample 1", "sample 2"]
     assert [series["correct"] for series in series_list] == [1, 0, 1]
-    assert {series["published_correct"] for series in series_list} == {None}
+    assert {series["recorded_correct"] for series in series_list} == {None}
 
 
 def test_published_and_computed_verdicts_are_both_reported(grade_rows: Callable[..., Any]) -> None:
     """lm-eval compares strings, so 0.5 does not match \\frac12."""
     [series] = grade_rows([MINERVA])
-    assert (series["correct"], series["published_correct"], series["disputed"]) == (1, 0, 1)
+    assert (series["correct"], series["recorded_correct"], series["disputed"]) == (1, 0, 1)
 
 
 @pytest.mark.parametrize(
