@@ -341,16 +341,20 @@ def benchmark_section(name: str) -> str:
 
 
 def published_cells(model: str, benchmark: str, n: str) -> list[str]:
-    """Return vote, accuracy and difference of a published model, by the selected strategy."""
+    """Return average, vote, accuracy and difference of a published model.
+
+    The accuracy is that of the selected strategy.
+    """
     section = benchmark_section(benchmark)
+    average = re.search(r"^an average sample: ([\d.]+) ", section, flags=re.M)
     votes = re.search(r"^vote .*$", section, flags=re.M)
     choice = re.search(
         rf"^{re.escape(model)} +{n} +([\d.]+) \[[^]]*\] +(\S+ \[[^]]*\])", section, flags=re.M
     )
     header = re.search(r"^ +(N=1 .*)$", section, flags=re.M)
-    assert votes and choice and header
+    assert average and votes and choice and header
     vote = re.findall(r"([\d.]+) \[", votes[0])[header[1].split().index(f"N={n}")]
-    return [vote, choice[1], choice[2]]
+    return [average[1], vote, choice[1], choice[2]]
 
 
 def clean_difference(problems: str, benchmark: str, n: str) -> str:
@@ -368,12 +372,12 @@ def page_cells(page: str, start: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-def training_cost(size: str) -> list[float]:
-    """Return seconds, MB and MB of the GPU of the training on outcomes; 0 without a GPU."""
+def stage_cost(size: str, stage: str) -> list[float]:
+    """Return seconds, MB and MB of the GPU of a stage; 0 without a GPU."""
     stages = (MEASURED / f"real/{size}/stages.csv").read_text(encoding="utf-8")
-    stage = re.search(r"^prm-outcome,done,([\d.]+),\d*,(\d+),(\d*),", stages, flags=re.M)
-    assert stage
-    return [float(number or 0) for number in stage.groups()]
+    match = re.search(rf"^{stage},done,([\d.]+),\d*,(\d+),(\d*),", stages, flags=re.M)
+    assert match
+    return [float(number or 0) for number in match.groups()]
 
 
 def accuracy(cell: str) -> str:
@@ -392,10 +396,11 @@ def test_the_results_of_the_readme_are_those_of_their_files_and_pages() -> None:
         else:
             match = re.fullmatch(r"ours \((Monte-Carlo labels|outcomes)\), GSM8K", choice)
             assert match
+            _, average, *_ = page_cells("evidence.md", "an average sample")
             _, vote, *_ = page_cells("evidence.md", "vote of 8")
             row = f"best of 8: cross-entropy on {match[1]}"
             _, chosen, ahead, *_ = page_cells("evidence.md", row)
-            assert values == [accuracy(vote), accuracy(chosen), ahead]
+            assert values == [accuracy(average), accuracy(vote), accuracy(chosen), ahead]
     assert len(kinds) == len(result_rows()) == 4
 
 
@@ -412,10 +417,12 @@ def test_the_sentences_of_the_readme_state_the_results_of_their_files_and_pages(
     _, dpo, *_ = page_cells("study.md", "DPO")
     _, weighted, ahead, _ = page_cells("study.md", "full-step, γ 0.5, PRM")
     assert f"avg@2: DPO {accuracy(dpo)}, full-step {accuracy(weighted)} ({ahead})" in text
-    seconds, _, gpu_memory = training_cost("gpu")
-    assert f"one H200 in {seconds / 60:.1f} minutes with {gpu_memory / 1000:.0f} GB" in text
-    seconds, memory, _ = training_cost("cpu")
-    assert f"two cores in {seconds / 60:.0f} minutes with {memory / 1000:.1f} GB" in text
+    seconds, _, gpu_memory = stage_cost("gpu", "prm-outcome")
+    assert f"One H200: {seconds / 60:.1f} minutes with {gpu_memory / 1000:.0f} GB" in text
+    seconds, memory, _ = stage_cost("cpu", "prm-outcome")
+    assert f"on 1,199 in {seconds / 60:.0f} minutes with {memory / 1000:.1f} GB" in text
+    seconds, _, _ = stage_cost("cpu", "labelled")
+    assert f"two cores: Monte-Carlo labels of 300 solutions in {seconds / 60:.0f} minutes" in text
 
 
 def test_the_readme_counts_the_formats_of_reward_models() -> None:
