@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
+import sys
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
@@ -27,6 +29,7 @@ from bench_runs import (
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.metrics.decoder_choices import DecoderChoices
 from fsdpo_bench.metrics.disagreements import RECORDED_COLUMN
+from fsdpo_bench.metrics.likelihood import with_likelihoods
 from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS, ReportNumber, number_rows
 from fsdpo_bench.metrics.result_records import Results, read_results
@@ -515,6 +518,25 @@ def test_the_choice_by_likelihood_takes_the_most_likely_sample_of_the_policy(
     ):
         result = CliRunner().invoke(app, ["report", *map(str, words)])
         assert message in str(result.exception)
+
+
+def test_the_choice_by_likelihood_compares_steps_whose_probabilities_underflow(
+    tmp_path: Path,
+) -> None:
+    [problem] = make_problems("test", 1)
+    prompt = PROMPT.format(question=problem.question)
+    rows = [
+        make_solution(problem, index, outcome, prompt=prompt, completions=["?!#" * length])
+        for index, (outcome, length) in enumerate((("incorrect", 100), ("correct", 60)))
+    ]
+    model = ModelRef("tiny", resolve_weights("tiny").ref.revision)
+    root = write_dataset(tmp_path / "data", [problem], rows, model=model)
+    pool = with_likelihoods(load_pool(root), "tiny")
+    [benchmark] = pool.benchmarks.values()
+    long_sample, short_sample = benchmark.main.log_likelihood_PM[0]
+    assert long_sample < short_sample < math.log(sys.float_info.min)
+    [task] = json.loads(invoke("report", root, "--likelihood", "tiny", "--json"))["tasks"].values()
+    assert task["decoders"]["likely@2"]["accuracy"]["value"] == 1
 
 
 def test_recorded_verdicts_are_needed_for_disagreements(tmp_path: Path) -> None:
