@@ -36,11 +36,14 @@ from fsdpo_bench.tasks.table import suites
 
 from fsdpo_data.core.entities import Problem, Solution
 from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.statistics import holm, mean_difference, mean_rate, wilson_interval
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
+from fsdpo_data.dataset.stage_registry import STAGES
 from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef
 from fsdpo_data.problems.benchmark_places import BenchmarkPlace
+from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
 SAMPLES = 5
@@ -540,6 +543,33 @@ def test_two_reward_models_on_the_same_samples(pools: list[Path]) -> None:
     assert rejected is not None and rejected.from_uniform == pytest.approx(weight - 0.5, abs=1e-6)
     assert rejected.max_over_uniform == pytest.approx(2 * weight, abs=1e-6)
     assert set(results.run.reward_models) == {"good", "bad"}
+
+
+@pytest.mark.parametrize(
+    ("last_step_only", "aggregate", "margins"),
+    [(False, "mean", [0.75 - 0.5, 0.4 - 0.5]), (True, "last", [0.5 - 0.1, 0.6 - 0.1])],
+)
+def test_the_pairs_of_a_report_are_those_of_the_pair_command(
+    tmp_path: Path, last_step_only: bool, aggregate: str, margins: list[float]
+) -> None:
+    rows = make_solutions(
+        make_problem(0),
+        "cci",
+        step_rewards=[[1.0, 0.5], [0.2, 0.6], [0.9, 0.1]],
+        completions=[[f"Step {index}.\n", "It is 10."] for index in range(3)],
+    )
+    score = {"last_step_only": last_step_only}
+    root = write_dataset(tmp_path / "d", [make_problem(0)], rows, prm="prm", score=score)
+    results = measure_paths(root, gammas=[2])
+    pairs = results.rewards["prm"].pairs
+    assert pairs is not None
+    options = PairOptions(data=root, out=tmp_path / "pairs")
+    [stage] = STAGES["pair"].stages(options, NO_PROGRESS).values()
+    assert (pairs.top, pairs.aggregate) == (stage.pair_spec.top, stage.pair_spec.aggregate)
+    assert (pairs.pairs, pairs.aggregate) == (2, aggregate)
+    assert pairs.margin == pytest.approx(fmean(margins))
+    [table] = [table for table in choice_tables(results) if table.title.startswith("pairs")]
+    assert table.rows[0][:3] == ["prm", aggregate, "4"]
 
 
 def test_other_datasets_are_pools_of_their_own(pools: list[Path], tmp_path: Path) -> None:

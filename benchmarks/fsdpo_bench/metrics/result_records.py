@@ -76,6 +76,8 @@ class StepWeightDistance(ResultSection):
 class PairWeights(ResultSection):
     """The preference pairs that step rewards would select, and their step weights."""
 
+    top: int  #: Best and worst solutions per problem that form pairs.
+    aggregate: str  #: Aggregate of the step rewards that ranks solutions.
     pairs: int  #: Number of pairs.
     problems: int  #: Number of problems with pairs.
     #: Mean reward of the chosen minus the rejected solution; None for 0 pairs.
