@@ -545,6 +545,28 @@ def test_two_reward_models_on_the_same_samples(pools: list[Path]) -> None:
     assert set(results.run.reward_models) == {"good", "bad"}
 
 
+def test_the_comparisons_of_a_report_do_not_depend_on_the_names_of_decoders(
+    pools: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = only_task(measure_paths(pools[0]))
+    names = {"sc": "majority", "bon": "best", "greedy": "likeliest"}
+    renamed = {
+        names.get(name, name): replace(decoder, name=names.get(name, name))
+        for name, decoder in DECODERS.items()
+    }
+    monkeypatch.setattr(DECODERS, "data", renamed)
+    renamed_task = only_task(measure_paths(pools[0]))
+    assert task.ahead_of_vote and task.ahead_of_min
+    for field in ("ahead_of_vote", "ahead_of_min"):
+        expected = {
+            key.replace("bon", "best"): value for key, value in getattr(task, field).items()
+        }
+        assert getattr(renamed_task, field) == expected
+    problem = make_problem(0)
+    root = write_dataset(pools[0].parent / "single", [problem], make_solutions(problem, "c"))
+    assert part_name(read_manifest(root)) == "likeliest"
+
+
 @pytest.mark.parametrize(
     ("last_step_only", "aggregate", "margins"),
     [(False, "mean", [0.75 - 0.5, 0.4 - 0.5]), (True, "last", [0.5 - 0.1, 0.6 - 0.1])],

@@ -110,7 +110,7 @@ class TaskResults(ResultSection):
     left_out: int | None = None  #: Problems with fewer samples, which do not count; None for 0.
     #: Difference from the vote of as many samples, by decoder with a reward model.
     ahead_of_vote: dict[str, MeanDifference] = {}
-    #: Difference of best-of-N from best-of-N by ``min``, by decoder.
+    #: Difference from the same decoder by ``min``, by decoder; for best-of-N.
     ahead_of_min: dict[str, MeanDifference] = {}
     #: The strategy that halves of the problems select, by reward model and N.
     selected: dict[str, dict[str, SelectedStrategy]] = {}
