@@ -25,6 +25,7 @@ from bench_runs import (
     report_run,
     write_dataset,
     write_run,
+    written,
 )
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.metrics.decoder_choices import DecoderChoices
@@ -537,6 +538,23 @@ def test_the_choice_by_likelihood_compares_steps_whose_probabilities_underflow(
     assert long_sample < short_sample < math.log(sys.float_info.min)
     [task] = json.loads(invoke("report", root, "--likelihood", "tiny", "--json"))["tasks"].values()
     assert task["decoders"]["likely@2"]["accuracy"]["value"] == 1
+
+
+def test_questions_that_match_no_measured_problem_are_named(tmp_path: Path) -> None:
+    roots = two_datasets(tmp_path)
+    rows = [{"question": make_problem(n).question, "answer": f"{n}"} for n in (1, 7, 8)]
+    file = written(tmp_path / "problems.jsonl", [*rows, {"question": "", "answer": "1"}])
+    result = CliRunner().invoke(app, ["report", *map(str, roots), "--problems", str(file)])
+    assert result.exit_code == 0, result.output
+    for name in "ab":
+        assert (
+            f"warning: {name}: 2 of the 3 questions to measure match no measured problem: "
+            "'What is 7 + 10?', 'What is 8 + 10?'\n"
+        ) in result.stderr
+    assert "problems.jsonl: 1 of 4 rows" in result.stderr
+    written(file, rows[:1])
+    result = CliRunner().invoke(app, ["report", str(roots[0]), "--problems", str(file)])
+    assert result.exit_code == 0 and "warning" not in result.stderr
 
 
 def test_recorded_verdicts_are_needed_for_disagreements(tmp_path: Path) -> None:
