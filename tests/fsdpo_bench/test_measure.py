@@ -31,6 +31,7 @@ from fsdpo_bench.metrics.reranking import fold_numbers, select_by_fold
 from fsdpo_bench.metrics.result_records import Results, TaskResults
 from fsdpo_bench.metrics.reward_statistics import reward_quality
 from fsdpo_bench.report.choice_tables import choice_tables
+from fsdpo_bench.report.render import render_markdown
 from fsdpo_bench.run_folder import RunRecord, write_run_record
 from fsdpo_bench.tasks.table import suites
 
@@ -492,6 +493,32 @@ def test_the_drops_of_problems_on_one_base_are_one_unit(tmp_path: Path) -> None:
 
 
 # Reward models
+
+
+def test_reward_statistics_count_a_problem_at_each_of_its_places_and_its_pairs_once(
+    tmp_path: Path,
+) -> None:
+    benchmark_places = [
+        [BenchmarkPlace("a", 0), BenchmarkPlace("a", 2), BenchmarkPlace("b", 0)],
+        [BenchmarkPlace("a", 1)],
+    ]
+    problems = [make_problem(number, entries) for number, entries in enumerate(benchmark_places)]
+    # The rewards rank the solutions of the first problem right, and those of the second one wrong.
+    step_rewards = [[[0.9, 0.9], [0.1, 0.1]], [[0.2, 0.2], [0.6, 0.6]]]
+    rows = [
+        row
+        for problem, rewards in zip(problems, step_rewards, strict=True)
+        for row in make_solutions(problem, "ci", step_rewards=rewards)
+    ]
+    results = measure_paths(write_dataset(tmp_path / "d", problems, rows, prm="prm"), gammas=[1])
+    rewards = results.rewards["prm"]
+    assert (rewards.solutions, rewards.correct) == (8, 4)
+    assert sum(reward_bin.correct.n for reward_bin in rewards.calibration.bins) == 16
+    ranking = rewards.ranking_auc["mean"]
+    assert (ranking.value, ranking.n, ranking.clusters) == (0.75, 4, 2)
+    assert rewards.pairs is not None and (rewards.pairs.pairs, rewards.pairs.problems) == (2, 2)
+    heading = "8 solutions, 4 correct; a problem counts at each of its places in the benchmarks."
+    assert heading in render_markdown(results)
 
 
 @pytest.fixture

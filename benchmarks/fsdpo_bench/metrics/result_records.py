@@ -74,7 +74,10 @@ class StepWeightDistance(ResultSection):
 
 
 class PairWeights(ResultSection):
-    """The preference pairs that step rewards would select, and their step weights."""
+    """The preference pairs that step rewards would select, and their step weights.
+
+    A problem gives its pairs once, also if it has several places in the benchmarks.
+    """
 
     top: int  #: Best and worst solutions per problem that form pairs.
     aggregate: str  #: Aggregate of the step rewards that ranks solutions.
@@ -168,7 +171,10 @@ class RewardQuality(ResultSection):
 
 
 class RewardStatistics(ResultSection):
-    """The statistics of the step rewards of one reward model."""
+    """The statistics of the step rewards of one reward model.
+
+    All counts and means except ``pairs`` count a problem at each of its places in the benchmarks.
+    """
 
     solutions: int  #: Solutions with rewards.
     correct: int  #: Correct solutions among them.
