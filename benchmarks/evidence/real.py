@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from fsdpo_bench.metrics.likelihood import log_likelihood
 from real_model import write_model
 from real_run import StageRunner
 from real_stages import ROOT, StageList, read_sizes
@@ -120,11 +119,7 @@ def likelihood(
         ScorerInput(prompt, steps)
         for prompt, steps in rows.select("prompt", "completions").iter_rows()
     ]
-    # JSON has no -∞, the likelihood of a solution without steps.
-    logprobs = {
-        solution_id: log_likelihood(steps) if steps else None
-        for solution_id, steps in zip(rows["solution_id"], scorer.score(items), strict=True)
-    }
+    logprobs = dict(zip(rows["solution_id"], scorer.log_likelihoods(items), strict=True))
     write_text(out, json.dumps(logprobs, indent=0) + "\n")
 
 

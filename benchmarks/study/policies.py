@@ -1,7 +1,6 @@
 """One policy of the study: train it, then measure its sampled and its greedy solutions."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -35,7 +34,6 @@ from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES
 #: log π − log π_SFT of a sampled solution, in nats; the other metrics are fractions.
 #: Draws of the data have only ``sampled`` and ``progress``, because each draw takes minutes.
 Measurements = Mapping[str, Mapping[str, list[float]]]
-MIN_PROBABILITY = 1e-30  #: Keeps the logarithm of a step probability finite.
 
 
 def train_policy(directory: StudyDirectory, policy: Policy) -> Path:
@@ -155,7 +153,5 @@ def _log_ratios(
 def _logprobs(policy: Path, items: Sequence[ScorerInput]) -> list[float]:
     """Return the log-probability of each solution, without its end-of-sequence token."""
     scorer = load_likelihood(str(policy), ScorerOptions(engine="transformers"))
-    return [
-        sum(math.log(max(probability, MIN_PROBABILITY)) for probability in probabilities or ())
-        for probabilities in scorer.score(items)
-    ]
+    # A solution without text has the probability 1.
+    return [value or 0.0 for value in scorer.log_likelihoods(items)]

@@ -7,6 +7,7 @@ protocol read the credentials from the environment.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,8 @@ class RemoteFolder:
     def download(self, path: str, file: Path) -> None:
         """Copy a file to the local ``file``, which other processes see only when it is complete.
 
+        The copy keeps the modification time, which is the date of a report.
+
         Raises:
             StoreError: if the local folder cannot be created.
             UnavailableError: if the file cannot be read or written.
@@ -108,7 +111,11 @@ class RemoteFolder:
             file.parent.mkdir(parents=True, exist_ok=True)
         temporary = file.with_name(f"{file.name}.tmp")
         with self._errors("read", path):
-            self._files.get_file(f"{self._root}/{path}", str(temporary))
+            key = f"{self._root}/{path}"
+            self._files.get_file(key, str(temporary))
+            with contextlib.suppress(NotImplementedError):  # a web server may state no time
+                timestamp = self._files.modified(key).timestamp()
+                os.utime(temporary, (timestamp, timestamp))
             temporary.replace(file)
 
     @contextlib.contextmanager

@@ -1,8 +1,10 @@
 """Loads samplers and scorers, in this process or as replicas on a cluster."""
 
+from __future__ import annotations
+
 import os
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.plugins import load_environment_plugins
@@ -16,6 +18,9 @@ from fsdpo_data.engines.scorers.critiques import CritiqueScorer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.weights import resolve_prm, resolve_sampler_weights
 from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights
+
+if TYPE_CHECKING:
+    from fsdpo_data.engines.scorers.likelihood import LikelihoodScorer
 
 
 def load_selected_sampler(selection: EngineSelection, weights: ResolvedWeights) -> Sampler:
@@ -97,7 +102,7 @@ def load_scorer(prm: str | ResolvedWeights, options: ScorerOptions | None = None
     return load_selected_scorer(select_scorer(options, weights), weights)
 
 
-def load_likelihood(policy: str, options: ScorerOptions | None = None) -> Scorer:
+def load_likelihood(policy: str, options: ScorerOptions | None = None) -> LikelihoodScorer:
     """Load a scorer that scores steps with a policy's own likelihood.
 
     ``policy`` names a model as in :func:`load_sampler`.

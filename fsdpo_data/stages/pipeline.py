@@ -44,7 +44,7 @@ from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.problems.row_formats import RowReading
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, build_shard
-from fsdpo_data.stages.score import ScoreStage
+from fsdpo_data.stages.score import ScoreStage, warn_about_template
 from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, OUTCOME_LABELS, PAIR_AGGREGATE
 from fsdpo_data.steps.segment import SEGMENTERS, segmenter_name
 
@@ -306,6 +306,7 @@ def _make_job(options: BuildOptions) -> BuildJob:
     if options.is_search:
         scorer_options = engine.scorer_options(scorer_engine_for(engine.engine), options.prm_format)
         reward_model = resolve_reward_model(str(options.prm), scorer_options, model_count=2)
+        warn_about_template(reward_model.weights, policy.model.template.ref)
         search = SolutionSearch(options.sampler, reward_model, options.beam)
     return make_build_job(
         policy,

@@ -32,6 +32,7 @@ from fsdpo_data.engines.resolved import ResolvedRewardModel, resolve_reward_mode
 from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
+from fsdpo_data.models.prompts import TemplateRef
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.trained_template import read_trained_template
 from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE, aggregate_expr
@@ -105,7 +106,8 @@ class ScoreStage(Stage):
                 field="ScoreOptions.shard",
                 value=str(shard),
             )
-        warn_about_template(self.reward_model.weights, draft.manifest)
+        sample = draft.manifest.get(SAMPLE_STAGE, SampleRecord).options
+        warn_about_template(self.reward_model.weights, sample.template)
         failures = self._open_failures(draft)
         n_solutions = sum(map(count_rows, shard.select(draft.parent_files("solutions"))))
         failures.expect(n_solutions)
@@ -221,23 +223,25 @@ class _RewardSum(NamedTuple):
     n_solutions: int  #: Number of solutions.
 
 
-def warn_about_template(weights: ResolvedWeights, manifest: Manifest) -> None:
-    """Warn if a reward model learned from prompts of another template than a dataset has.
+def warn_about_template(weights: ResolvedWeights, template: TemplateRef) -> None:
+    """Warn if a reward model learned from prompts of another template than it will read.
 
     It reads the prompts of the solutions. Its training data then do not resemble them.
+
+    Args:
+        weights: The reward model.
+        template: The template of the solutions.
     """
-    record = manifest.find(SAMPLE_STAGE, SampleRecord)
-    if not isinstance(weights, TrainedPrm) or record is None:
+    if not isinstance(weights, TrainedPrm):
         return
     trained_name = read_trained_template(weights.path)
-    name = record.options.template.name
-    if trained_name is not None and trained_name != name:
+    if trained_name is not None and trained_name != template.name:
         log.warning(
             "%s learned from prompts of the template %s, and the solutions have prompts of %s: "
             "its rewards may be wrong. Use one template for both.",
             weights.ref.name,
             trained_name,
-            name,
+            template.name,
         )
 
 

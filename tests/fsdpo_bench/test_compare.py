@@ -161,6 +161,24 @@ def test_other_differences_are_listed_in_notes(tmp_path: Path) -> None:
     ]
 
 
+def test_benchmarks_and_decoders_of_one_side_are_listed_in_notes(tmp_path: Path) -> None:
+    common = {"gsm8k": 4, "mawps": 4}
+    a = write_run(tmp_path / "a", common | {"svamp": 5}, decoders=["greedy", "sc@4"])
+    b = write_run(tmp_path / "b", common | {"ocw": 4}, decoders=["sc@2", "sc@4"])
+    compared = compare(a, b)
+    assert {delta.task for delta in compared.differences} == {"gsm8k", "mawps"}
+    assert compared.notes == [
+        "benchmarks only in A, not compared: svamp",
+        "benchmarks only in B, not compared: ocw",
+        "decoders only in A, not compared: greedy",
+        "decoders only in B, not compared: sc@2",
+    ]
+    assert compare(a, b, task="gsm8k", decoder_a="sc@4").notes == []
+    printed = CliRunner().invoke(app, ["report", str(a), str(b)]).output
+    assert "note: of a, not in all columns: svamp" in printed
+    assert "note: of b, not in all columns: ocw" in printed
+
+
 def test_unknown_decoders_benchmarks_and_golds_are_refused(tmp_path: Path) -> None:
     first, second = two_runs(tmp_path)
     with pytest.raises(

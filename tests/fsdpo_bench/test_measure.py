@@ -31,16 +31,20 @@ from fsdpo_bench.metrics.reranking import fold_numbers, select_by_fold
 from fsdpo_bench.metrics.result_records import Results, TaskResults
 from fsdpo_bench.metrics.reward_statistics import reward_quality
 from fsdpo_bench.report.choice_tables import choice_tables
+from fsdpo_bench.report.render import render_markdown
 from fsdpo_bench.run_folder import RunRecord, write_run_record
 from fsdpo_bench.tasks.table import suites
 
 from fsdpo_data.core.entities import Problem, Solution
 from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.statistics import holm, mean_difference, mean_rate, wilson_interval
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
+from fsdpo_data.dataset.stage_registry import STAGES
 from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef
 from fsdpo_data.problems.benchmark_places import BenchmarkPlace
+from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
 SAMPLES = 5
@@ -491,6 +495,32 @@ def test_the_drops_of_problems_on_one_base_are_one_unit(tmp_path: Path) -> None:
 # Reward models
 
 
+def test_reward_statistics_count_a_problem_at_each_of_its_places_and_its_pairs_once(
+    tmp_path: Path,
+) -> None:
+    benchmark_places = [
+        [BenchmarkPlace("a", 0), BenchmarkPlace("a", 2), BenchmarkPlace("b", 0)],
+        [BenchmarkPlace("a", 1)],
+    ]
+    problems = [make_problem(number, entries) for number, entries in enumerate(benchmark_places)]
+    # The rewards rank the solutions of the first problem right, and those of the second one wrong.
+    step_rewards = [[[0.9, 0.9], [0.1, 0.1]], [[0.2, 0.2], [0.6, 0.6]]]
+    rows = [
+        row
+        for problem, rewards in zip(problems, step_rewards, strict=True)
+        for row in make_solutions(problem, "ci", step_rewards=rewards)
+    ]
+    results = measure_paths(write_dataset(tmp_path / "d", problems, rows, prm="prm"), gammas=[1])
+    rewards = results.rewards["prm"]
+    assert (rewards.solutions, rewards.correct) == (8, 4)
+    assert sum(reward_bin.correct.n for reward_bin in rewards.calibration.bins) == 16
+    ranking = rewards.ranking_auc["mean"]
+    assert (ranking.value, ranking.n, ranking.clusters) == (0.75, 4, 2)
+    assert rewards.pairs is not None and (rewards.pairs.pairs, rewards.pairs.problems) == (2, 2)
+    heading = "8 solutions, 4 correct; a problem counts at each of its places in the benchmarks."
+    assert heading in render_markdown(results)
+
+
 @pytest.fixture
 def pools(tmp_path: Path) -> list[Path]:
     """Two models: one prefers the correct samples, the other one prefers the incorrect ones."""
@@ -540,6 +570,55 @@ def test_two_reward_models_on_the_same_samples(pools: list[Path]) -> None:
     assert rejected is not None and rejected.from_uniform == pytest.approx(weight - 0.5, abs=1e-6)
     assert rejected.max_over_uniform == pytest.approx(2 * weight, abs=1e-6)
     assert set(results.run.reward_models) == {"good", "bad"}
+
+
+def test_the_comparisons_of_a_report_do_not_depend_on_the_names_of_decoders(
+    pools: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = only_task(measure_paths(pools[0]))
+    names = {"sc": "majority", "bon": "best", "greedy": "likeliest"}
+    renamed = {
+        names.get(name, name): replace(decoder, name=names.get(name, name))
+        for name, decoder in DECODERS.items()
+    }
+    monkeypatch.setattr(DECODERS, "data", renamed)
+    renamed_task = only_task(measure_paths(pools[0]))
+    assert task.ahead_of_vote and task.ahead_of_min
+    for field in ("ahead_of_vote", "ahead_of_min"):
+        expected = {
+            key.replace("bon", "best"): value for key, value in getattr(task, field).items()
+        }
+        assert getattr(renamed_task, field) == expected
+    problem = make_problem(0)
+    root = write_dataset(pools[0].parent / "single", [problem], make_solutions(problem, "c"))
+    assert part_name(read_manifest(root)) == "likeliest"
+
+
+@pytest.mark.parametrize(
+    ("last_step_only", "aggregate", "margins"),
+    [(False, "mean", [0.75 - 0.5, 0.4 - 0.5]), (True, "last", [0.5 - 0.1, 0.6 - 0.1])],
+)
+def test_the_pairs_of_a_report_are_those_of_the_pair_command(
+    tmp_path: Path, last_step_only: bool, aggregate: str, margins: list[float]
+) -> None:
+    rows = make_solutions(
+        make_problem(0),
+        "cci",
+        step_rewards=[[1.0, 0.5], [0.2, 0.6], [0.9, 0.1]],
+        completions=[[f"Step {index}.\n", "It is 10."] for index in range(3)],
+    )
+    score = {"last_step_only": last_step_only}
+    root = write_dataset(tmp_path / "d", [make_problem(0)], rows, prm="prm", score=score)
+    results = measure_paths(root, gammas=[2])
+    pairs = results.rewards["prm"].pairs
+    assert pairs is not None
+    options = PairOptions(data=root, out=tmp_path / "pairs")
+    [stage] = STAGES["pair"].stages(options, NO_PROGRESS).values()
+    assert (pairs.top, pairs.aggregate) == (stage.pair_spec.top, stage.pair_spec.aggregate)
+    assert (pairs.pairs, pairs.aggregate) == (2, aggregate)
+    assert pairs.margin == pytest.approx(fmean(margins))
+    [table] = [table for table in choice_tables(results) if table.title.startswith("pairs")]
+    assert table.rows[0][:3] == ["prm", aggregate, "4"]
 
 
 def test_other_datasets_are_pools_of_their_own(pools: list[Path], tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +74,19 @@ def test_a_run_at_a_url_is_the_local_one(
     assert {key: file.getvalue() for key, file in store.items()} == stored_bytes
     call(capsys, "report", URL, "--out", str(tmp_path / "page"))
     assert (tmp_path / "page/report.html").is_file()
+
+
+def test_the_date_of_a_page_is_that_of_the_run_and_not_of_its_download(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, store: dict[str, Any]
+) -> None:
+    call(capsys, "run", *LINE, *DECODERS, "--out", URL)
+    for file in store.values():
+        file.modified = datetime(2020, 2, 20, tzinfo=UTC)
+    shutil.rmtree(tmp_path / "cache")
+    call(capsys, "report", URL, "--out", str(tmp_path / "page"))
+    call(capsys, "diff", URL, URL, "--html", str(tmp_path / "diff.html"))
+    for page in (tmp_path / "page/report.html", tmp_path / "diff.html"):
+        assert re.search(r"<title>[^<]* · 2020-02-20</title>", page.read_text())
 
 
 def test_a_second_reader_keeps_the_files_of_the_first(

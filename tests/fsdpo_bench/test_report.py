@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
+import sys
 import xml.etree.ElementTree as ElementTree
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,10 +25,12 @@ from bench_runs import (
     report_run,
     write_dataset,
     write_run,
+    written,
 )
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.metrics.decoder_choices import DecoderChoices
 from fsdpo_bench.metrics.disagreements import RECORDED_COLUMN
+from fsdpo_bench.metrics.likelihood import with_likelihoods
 from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS, ReportNumber, number_rows
 from fsdpo_bench.metrics.result_records import Results, read_results
@@ -515,6 +519,42 @@ def test_the_choice_by_likelihood_takes_the_most_likely_sample_of_the_policy(
     ):
         result = CliRunner().invoke(app, ["report", *map(str, words)])
         assert message in str(result.exception)
+
+
+def test_the_choice_by_likelihood_compares_steps_whose_probabilities_underflow(
+    tmp_path: Path,
+) -> None:
+    [problem] = make_problems("test", 1)
+    prompt = PROMPT.format(question=problem.question)
+    rows = [
+        make_solution(problem, index, outcome, prompt=prompt, completions=["?!#" * length])
+        for index, (outcome, length) in enumerate((("incorrect", 100), ("correct", 60)))
+    ]
+    model = ModelRef("tiny", resolve_weights("tiny").ref.revision)
+    root = write_dataset(tmp_path / "data", [problem], rows, model=model)
+    pool = with_likelihoods(load_pool(root), "tiny")
+    [benchmark] = pool.benchmarks.values()
+    long_sample, short_sample = benchmark.main.log_likelihood_PM[0]
+    assert long_sample < short_sample < math.log(sys.float_info.min)
+    [task] = json.loads(invoke("report", root, "--likelihood", "tiny", "--json"))["tasks"].values()
+    assert task["decoders"]["likely@2"]["accuracy"]["value"] == 1
+
+
+def test_questions_that_match_no_measured_problem_are_named(tmp_path: Path) -> None:
+    roots = two_datasets(tmp_path)
+    rows = [{"question": make_problem(n).question, "answer": f"{n}"} for n in (1, 7, 8)]
+    file = written(tmp_path / "problems.jsonl", [*rows, {"question": "", "answer": "1"}])
+    result = CliRunner().invoke(app, ["report", *map(str, roots), "--problems", str(file)])
+    assert result.exit_code == 0, result.output
+    for name in "ab":
+        assert (
+            f"warning: {name}: 2 of the 3 questions to measure match no measured problem: "
+            "'What is 7 + 10?', 'What is 8 + 10?'\n"
+        ) in result.stderr
+    assert "problems.jsonl: 1 of 4 rows" in result.stderr
+    written(file, rows[:1])
+    result = CliRunner().invoke(app, ["report", str(roots[0]), "--problems", str(file)])
+    assert result.exit_code == 0 and "warning" not in result.stderr
 
 
 def test_recorded_verdicts_are_needed_for_disagreements(tmp_path: Path) -> None:

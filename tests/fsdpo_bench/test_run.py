@@ -37,6 +37,7 @@ from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import CHECKPOINT, resolve, resolve_weights
+from fsdpo_data.models.trained_template import write_trained_template
 from fsdpo_data.problems.benchmark_places import benchmark_places
 from fsdpo_data.stages.grading_requests import grading_request
 from fsdpo_data.steps.rewards import AGGREGATES, Aggregate
@@ -384,6 +385,21 @@ def with_prm(policy: Path, prm: Path, out: Path, *arguments: str) -> Any:
     if any("sbs" in argument for argument in arguments):
         line += ["--max-steps", "3"]
     return invoke(*line, *arguments)
+
+
+@pytest.mark.parametrize("trained", ["problem@1", "alpaca@1"])
+def test_decoding_by_a_reward_model_of_another_template_is_a_warning(
+    models: tuple[Path, Path], tmp_path: Path, caplog: pytest.LogCaptureFixture, trained: str
+) -> None:
+    policy, prm = models
+    other_prm = shutil.copytree(prm, tmp_path / "prm")
+    write_trained_template(other_prm, trained)
+    message = "prompts of the template alpaca@1, and the solutions have prompts of problem@1"
+    for decoder in (("bon",), ("sc,sbs", "--b2", "1", "--b2", "2")):
+        caplog.clear()
+        done = with_prm(policy, other_prm, tmp_path / decoder[0], "--decoder", *decoder)
+        assert done.exit_code == 0, done.exception
+        assert caplog.text.count(message) == (trained == "alpaca@1")
 
 
 def test_every_decoder_runs_on_real_models(models: tuple[Path, Path], tmp_path: Path) -> None:

@@ -89,6 +89,8 @@ class Decoder:
     #: Options of beam search that it reads, besides its parameters. Others are refused.
     options: Sequence[str] = ()
     metric: str = ""  #: Name of its accuracy as a metric: ``maj`` for ``maj@K``; empty for none.
+    #: Whether reports compare it by each other aggregate with it by the default aggregate.
+    compares_aggregates: bool = False
     colour: int = 6  #: Number of its colour in reports, from 1 to 6.
 
     def __post_init__(self) -> None:
@@ -106,6 +108,11 @@ class Decoder:
     def uses_sample_rewards(self) -> bool:
         """Whether it chooses among samples by step rewards; a search needs them earlier."""
         return self.needs_rewards and self.origin == "samples"
+
+    @property
+    def is_vote(self) -> bool:
+        """Whether it is the majority vote, the baseline of choices by step rewards."""
+        return self.metric == "maj"
 
     @property
     def parameters(self) -> list[str]:
@@ -155,6 +162,11 @@ class DecoderSetup:
 
 
 DECODERS: Registry[Decoder] = Registry("decoder", Decoder, group="fsdpo.decoders")
+
+
+def find_decoder(origin: Origin) -> Decoder:
+    """Return the first decoder whose solutions have an origin."""
+    return next(decoder for decoder in DECODERS.values() if decoder.origin == origin)
 
 
 def parse_result_name(name: str) -> DecoderSetup | None:
@@ -249,6 +261,7 @@ DECODERS.register(
         choose=_choose_best,
         distribute=_distribute_best,
         needs="rewards",
+        compares_aggregates=True,
         colour=4,
     )
 )

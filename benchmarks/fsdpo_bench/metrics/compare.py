@@ -6,7 +6,7 @@ Array suffixes: ``P`` problems.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
@@ -93,7 +93,8 @@ class Comparison:
     #: Problems whose verdict changed, for the first pair of decoders of each benchmark whose
     #: choices are certain.
     changed: Sequence[ChangedProblem]
-    #: Warnings for the reader: omitted problems, and graders or prompts that differ.
+    #: Warnings for the reader: omitted benchmarks, decoders and problems, and graders or prompts
+    #: that differ.
     notes: Sequence[str]
 
 
@@ -124,6 +125,11 @@ class BenchmarkPair(NamedTuple):
         return self.benchmark_a.name
 
     @property
+    def n_samples(self) -> int:
+        """Number of samples per problem that both have."""
+        return min(self.benchmark_a.main.n_samples, self.benchmark_b.main.n_samples)
+
+    @property
     def problems(self) -> list[PlacedProblem]:
         """The common problems, as A has them."""
         return [self.benchmark_a.main.problems[index] for index in self.index_a]
@@ -149,6 +155,8 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
             ``common``.
     """
     notes = _setting_differences((pool_a, pool_b))
+    if options.task is None:
+        notes += _one_sided_notes("benchmarks", pool_a.benchmarks, pool_b.benchmarks)
     differences: list[PairedDifference] = []
     changed: list[ChangedProblem] = []
     for pair, note in pair_benchmarks(pool_a, pool_b, options):
@@ -159,6 +167,9 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
         changed += _changed_problems(pair, decoded_pairs)
         if options.decoder_a is None and options.decoder_b is None:
             differences += _number_differences(pair)
+            default_decoders = _default_decoder_pair(pool_a, pool_b, pair)
+            notes += _one_sided_notes("decoders", *default_decoders)
+    notes = list(dict.fromkeys(notes))  # the benchmarks of two runs have the same decoders
     means = _benchmark_means(differences)
     return Comparison(differences=differences, means=means, changed=changed, notes=notes)
 
@@ -197,6 +208,17 @@ def _setting_differences(pools: Sequence[Pool]) -> list[str]:
         for name, (value_a, value_b) in settings.items()
         if value_a != value_b
     ]
+
+
+def _one_sided_notes(kind: str, names_a: Iterable[str], names_b: Iterable[str]) -> list[str]:
+    """Name the things of a kind that only one side has, so that they are not compared."""
+    sides = {"A": (names_a, set(names_b)), "B": (names_b, set(names_a))}
+    notes = []
+    for side, (names, other_names) in sides.items():
+        own_names = [name for name in names if name not in other_names]
+        if own_names:
+            notes.append(f"{kind} only in {side}, not compared: {', '.join(own_names)}")
+    return notes
 
 
 def pair_benchmarks(
@@ -264,7 +286,7 @@ def decode_pairs(
     Raises:
         InputError: if there is no common decoder, or a given decoder is unknown.
     """
-    n_samples = min(pair.benchmark_a.main.n_samples, pair.benchmark_b.main.n_samples)
+    n_samples = pair.n_samples
     decoder_a = options.decoder_a or options.decoder_b
     if decoder_a:
         names = [(decoder_a, options.decoder_b or decoder_a)]
@@ -272,8 +294,7 @@ def decode_pairs(
         decoder_b = options.decoder_b or decoder_a
         decoders_b = {decoder_b: _find_decoder(pool_b, decoder_b, n_samples)}
     else:
-        decoders_a = _default_decoders(pool_a, n_samples)
-        decoders_b = _default_decoders(pool_b, n_samples)
+        decoders_a, decoders_b = _default_decoder_pair(pool_a, pool_b, pair)
         names = [(name, name) for name in decoders_a if name in decoders_b]
     if not names:
         raise InputError(
@@ -287,6 +308,13 @@ def decode_pairs(
         )
         for name_a, name_b in names
     ]
+
+
+def _default_decoder_pair(
+    pool_a: Pool, pool_b: Pool, pair: BenchmarkPair
+) -> tuple[dict[str, DecoderSetup], dict[str, DecoderSetup]]:
+    """Return the decoders of both sides, of which the common ones are compared."""
+    return _default_decoders(pool_a, pair.n_samples), _default_decoders(pool_b, pair.n_samples)
 
 
 def _default_decoders(pool: Pool, n_samples: int) -> dict[str, DecoderSetup]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 from fsdpo_bench.decoders.decoders import SAMPLES_PART
@@ -18,9 +17,6 @@ from fsdpo_data.engines.load import load_likelihood
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.resolve import resolve_weights
-
-#: Lower bound of a step's probability in the likelihood of a solution.
-_MIN_PROBABILITY = 1e-300
 
 
 def with_likelihoods(pool: Pool, policy: str, options: ScorerOptions | None = None) -> Pool:
@@ -48,7 +44,8 @@ def with_likelihoods(pool: Pool, policy: str, options: ScorerOptions | None = No
     for name, benchmark in pool.benchmarks.items():
         samples = benchmark.main
         items = _scorer_inputs(samples)
-        values = [log_likelihood(probabilities) for probabilities in scorer.score(items)]
+        # A sample without a likelihood is the least likely one.
+        values = [-math.inf if value is None else value for value in scorer.log_likelihoods(items)]
         log_likelihood_PM = np.array(values).reshape(samples.outcome_PM.shape)
         samples = replace(samples, log_likelihood_PM=log_likelihood_PM)
         benchmarks[name] = replace(benchmark, parts={**benchmark.parts, SAMPLES_PART: samples})
@@ -64,10 +61,3 @@ def _scorer_inputs(samples: Samples) -> list[ScorerInput]:
         for problem_id in problem_ids
         for solution in solutions[problem_id][: samples.n_samples]
     ]
-
-
-def log_likelihood(probabilities: Sequence[float] | None) -> float:
-    """Return the logarithm of the product of step probabilities; -∞ without probabilities."""
-    if not probabilities:
-        return -math.inf
-    return sum(math.log(max(probability, _MIN_PROBABILITY)) for probability in probabilities)

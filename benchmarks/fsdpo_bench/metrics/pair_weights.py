@@ -11,22 +11,23 @@ from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
-from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
+from fsdpo_data.pairs.best_worst import PairRule, choose_pairs
 from fsdpo_data.steps.rewards import aggregate, step_weights
 
 
-def pair_weights(
-    root: Path, problem_ids: Sequence[str], spec: PairSpec, gammas: Sequence[float]
-) -> PairWeights:
+def pair_weights(root: Path, problem_ids: Sequence[str], gammas: Sequence[float]) -> PairWeights:
     """Select the pairs of a dataset, and compare their step weights α with uniform weights.
+
+    The pairs are those of ``fsdpo-data pair`` without options, so a problem with several places
+    in benchmarks gives its pairs once.
 
     Args:
         root: The dataset.
         problem_ids: The problems that count.
-        spec: Options of the pair selection.
         gammas: Values of γ, the inverse temperature of the weights.
     """
     manifest = read_manifest(root)
+    spec = PairRule().with_aggregate(manifest.pair_aggregate)
     solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
     solutions = solutions.filter(pl.col("problem_id").is_in(list(problem_ids)))
     pairs = collect_rows(choose_pairs(solutions, spec))
@@ -41,6 +42,8 @@ def pair_weights(
         "rejected": ([rewards[row] for row in pairs["rejected"]], -1),
     }
     return PairWeights(
+        top=spec.top,
+        aggregate=spec.aggregate,
         pairs=pairs.height,
         problems=rows["problem_id"].gather(pairs["chosen"]).n_unique(),
         margin=math.fsum(margins) / len(margins) if margins else None,

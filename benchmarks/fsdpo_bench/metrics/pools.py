@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mode
 
-from fsdpo_bench.decoders.decoders import DECODERS, SAMPLES_PART, DecoderSetup
+from fsdpo_bench.decoders.decoders import SAMPLES_PART, DecoderSetup, find_decoder
 from fsdpo_bench.metrics.sample_arrays import (
     PlacedProblem,
     Samples,
@@ -170,10 +170,9 @@ def part_name(manifest: Manifest) -> str:
     settings = manifest.get(SAMPLE_STAGE, SampleRecord).options
     search = settings.search
     if search is not None:
-        decoder = next(decoder for decoder in DECODERS.values() if decoder.origin == "beam")
-        return DecoderSetup(decoder, b1=search.beam.b1, b2=search.beam.b2).part
+        return DecoderSetup(find_decoder("beam"), b1=search.beam.b1, b2=search.beam.b2).part
     if settings.sampling.n == 1 and settings.sampling_values["temperature"] in (0, UNKNOWN):
-        return "greedy"
+        return DecoderSetup(find_decoder("greedy")).part
     return SAMPLES_PART
 
 

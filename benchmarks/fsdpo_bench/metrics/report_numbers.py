@@ -97,11 +97,11 @@ def _pass_at_k(samples: Samples, _decoded: Mapping[str, DecoderChoices]) -> Prob
 
 
 def _majority_at_k(_samples: Samples, decoded: Mapping[str, DecoderChoices]) -> ProblemValues:
-    """Return the accuracy of the decoder with the metric ``maj``, by k."""
+    """Return the accuracy of the majority vote, by k."""
     return {
         str(choices.setup.k): choices.correct_P
         for choices in decoded.values()
-        if choices.setup.decoder.metric == "maj"
+        if choices.setup.decoder.is_vote
     }
 
 

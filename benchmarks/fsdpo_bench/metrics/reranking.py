@@ -32,18 +32,18 @@ def ahead_of_vote(decoded: Mapping[str, DecoderChoices]) -> dict[str, MeanDiffer
 
 
 def ahead_of_min(decoded: Mapping[str, DecoderChoices]) -> dict[str, MeanDifference]:
-    """Return the difference of best-of-N by each other aggregate from best-of-N by ``min``.
+    """Return the difference of each other aggregate from ``min``, for decoders such as best-of-N.
 
     Empty if no problem counts.
     """
-    best = {
+    compared = {
         choices.setup: choices
         for choices in decoded.values()
-        if choices.setup.decoder.name == "bon"
+        if choices.setup.decoder.compares_aggregates
     }
     differences = {}
-    for setup, choices in best.items():
-        base = best.get(replace(setup, aggregate=DEFAULT_AGGREGATE))
+    for setup, choices in compared.items():
+        base = compared.get(replace(setup, aggregate=DEFAULT_AGGREGATE))
         is_other = setup.aggregate != DEFAULT_AGGREGATE
         if base is not None and is_other and choices.samples.counts_P.any():
             differences[choices.name] = _difference(choices, base)
@@ -53,9 +53,7 @@ def ahead_of_min(decoded: Mapping[str, DecoderChoices]) -> dict[str, MeanDiffere
 def _votes(decoded: Mapping[str, DecoderChoices]) -> dict[int, DecoderChoices]:
     """Return the votes by the number of samples."""
     return {
-        choices.setup.k: choices
-        for choices in decoded.values()
-        if choices.setup.decoder.name == "sc"
+        choices.setup.k: choices for choices in decoded.values() if choices.setup.decoder.is_vote
     }
 
 

@@ -74,8 +74,13 @@ class StepWeightDistance(ResultSection):
 
 
 class PairWeights(ResultSection):
-    """The preference pairs that step rewards would select, and their step weights."""
+    """The preference pairs that step rewards would select, and their step weights.
 
+    A problem gives its pairs once, also if it has several places in the benchmarks.
+    """
+
+    top: int  #: Best and worst solutions per problem that form pairs.
+    aggregate: str  #: Aggregate of the step rewards that ranks solutions.
     pairs: int  #: Number of pairs.
     problems: int  #: Number of problems with pairs.
     #: Mean reward of the chosen minus the rejected solution; None for 0 pairs.
@@ -108,7 +113,7 @@ class TaskResults(ResultSection):
     left_out: int | None = None  #: Problems with fewer samples, which do not count; None for 0.
     #: Difference from the vote of as many samples, by decoder with a reward model.
     ahead_of_vote: dict[str, MeanDifference] = {}
-    #: Difference of best-of-N from best-of-N by ``min``, by decoder.
+    #: Difference from the same decoder by ``min``, by decoder; for best-of-N.
     ahead_of_min: dict[str, MeanDifference] = {}
     #: The strategy that halves of the problems select, by reward model and N.
     selected: dict[str, dict[str, SelectedStrategy]] = {}
@@ -166,7 +171,10 @@ class RewardQuality(ResultSection):
 
 
 class RewardStatistics(ResultSection):
-    """The statistics of the step rewards of one reward model."""
+    """The statistics of the step rewards of one reward model.
+
+    All counts and means except ``pairs`` count a problem at each of its places in the benchmarks.
+    """
 
     solutions: int  #: Solutions with rewards.
     correct: int  #: Correct solutions among them.

@@ -23,7 +23,6 @@ from fsdpo_bench.metrics.result_records import (
 from fsdpo_bench.metrics.sample_arrays import Samples, shared_clusters
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import mean_rate, ranking_auc
-from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.steps.rewards import AGGREGATES
 
 REWARD_BINS = 10  #: Bins of a reward in [0, 1].
@@ -84,7 +83,6 @@ def reward_statistics(
             pair_weights(
                 scored[0].rewards[model].root,
                 [placed.problem_id for samples in scored for placed in samples.problems],
-                PairSpec(),
                 gammas,
             )
             if gammas

@@ -32,6 +32,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.dataset.validate import explain_damage
 from fsdpo_data.engines.load import load_likelihood, load_scorer
 from fsdpo_data.engines.options import ScorerOptions
@@ -158,7 +159,8 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
     if options.data:
         check_best_of(entries, options.k)  # before hours of scoring
         if prm is not None:
-            warn_about_template(prm, read_manifest(options.data))
+            sample = read_manifest(options.data).get(SAMPLE_STAGE, SampleRecord).options
+            warn_about_template(prm, sample.template)
     progress.phase("load the model", 1)
     scorer = _ProgressScorer(_load_model(prm, options), progress)
     if options.data:

@@ -155,11 +155,19 @@ def _pair_table(results: Results) -> TextTable:
             for gamma in gammas
         ]
         margin = "–" if pairs.margin is None else f"{pairs.margin:.3f}"
-        rows.append([model, f"{pairs.pairs:,}", f"{pairs.problems:,}", margin, *cells])
+        rows.append(
+            [
+                model,
+                pairs.aggregate,
+                f"{pairs.top}",
+                f"{pairs.pairs:,}",
+                f"{pairs.problems:,}",
+                margin,
+                *cells,
+            ]
+        )
     columns = (
-        *("reward model", "pairs>", "problems>", "margin>"),
+        *("reward model", "aggregate", "T>", "pairs>", "problems>", "margin>"),
         *(f"at γ {gamma}>" for gamma in gammas),
     )
-    return TextTable(
-        "pairs (T = 4, mean), and distance of the step weights from equal weights", columns, rows
-    )
+    return TextTable("pairs, and distance of the step weights from equal weights", columns, rows)

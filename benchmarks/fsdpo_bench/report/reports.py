@@ -1,8 +1,9 @@
 """Reports: datasets are read, measured, and described in files."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import shorten
 
 from fsdpo_bench.metrics.likelihood import with_likelihoods
 from fsdpo_bench.metrics.measure import Decoded, MeasureSpec, decode_pool, measure
@@ -11,8 +12,9 @@ from fsdpo_bench.metrics.result_records import Results
 from fsdpo_bench.report.render import write_report
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
+from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.exchange.response_formats import question_key
-from fsdpo_data.problems.load import load_problems
+from fsdpo_data.problems.load import MAX_SHOWN_CHARS, load_problems
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def make_reports(
         out: Folder of the files; None for the folder of a single run.
         writes_into_run: Whether the folder of a single run gets files; not so for a copy of a run.
         budget_bytes: Bytes of text in the problem list of ``report.html``.
-        warn: Called with a message if a plot fails.
+        warn: Called with a message if a plot fails, or questions match no problem.
         progress: Receives the progress of the measurement.
 
     Raises:
@@ -59,11 +61,14 @@ def make_reports(
     if not paths:
         raise InputError("nothing to measure: give at least one run or dataset.", field="data")
     progress.phase("read", 1)
-    pools = load_pools(paths, _questions(problems))
+    questions = None if problems is None else _read_questions(problems, warn)
+    pools = load_pools(paths, None if questions is None else frozenset(questions))
     _check_pool_count(len(pools), policies, out)
     progress.phase("measure", len(pools))
     reports = []
     for index, pool in enumerate(pools):
+        if questions and (warning := _describe_unmatched(questions, pool)):
+            warn(warning)
         if policies:
             pool = with_likelihoods(pool, policies[index])
         decoded = decode_pool(pool, spec)
@@ -93,9 +98,31 @@ def _check_pool_count(n_pools: int, policies: Sequence[str], out: Path | None) -
         )
 
 
-def _questions(file: Path | None) -> frozenset[str] | None:
-    """Return the questions of a file of problems, without white space; None without a file."""
-    if file is None:
-        return None
-    problems = load_problems([str(file)]).problems
-    return frozenset(question_key(problem.question) for problem in problems)
+def _read_questions(file: Path, warn: Callable[[str], None]) -> dict[str, str]:
+    """Return the questions of a file of problems, by their text without white space."""
+    problem_set = load_problems([str(file)])
+    for warning in problem_set.warnings:
+        warn(warning)
+    return {question_key(problem.question): problem.question for problem in problem_set.problems}
+
+
+def _describe_unmatched(questions: Mapping[str, str], pool: Pool) -> str:
+    """Name the questions that no measured problem of a pool has; empty without any.
+
+    Args:
+        questions: The questions by their text without white space.
+        pool: The datasets.
+    """
+    measured_keys = {
+        question_key(placed.problem.question)
+        for benchmark in pool.benchmarks.values()
+        for placed in benchmark.main.problems
+    }
+    unmatched = [question for key, question in questions.items() if key not in measured_keys]
+    if not unmatched:
+        return ""
+    names = summarize_list([repr(shorten(question, MAX_SHOWN_CHARS)) for question in unmatched])
+    return (
+        f"{pool.name}: {len(unmatched):,} of the {len(questions):,} questions to measure match no "
+        f"measured problem: {names}"
+    )

@@ -74,6 +74,12 @@ def _print_columns(reports: Sequence[Report]) -> None:
             for report, task in zip(reports, tasks, strict=True)
         )
         print_text(f"problems: {counts}")
+    for report in reports:
+        omitted_tasks = [name for name in report.results.tasks if name not in common_tasks]
+        if omitted_tasks:
+            print_text(
+                f"note: of {report.pool.name}, not in all columns: {', '.join(omitted_tasks)}"
+            )
 
 
 def _differences(reports: Sequence[Report]) -> dict[str, dict[str, PairedDifference]]:

@@ -13,6 +13,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.logprobs import check_plain_head, token_logprobs
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.tokenization import pad_sequences
+from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.scorers.token_scorer import TransformersScorer, length_batches
 from fsdpo_data.engines.step_tokens import EncodedSolution
@@ -42,6 +43,23 @@ class LikelihoodScorer(TransformersScorer):
     ) -> Iterator[tuple[int, list[float]]]:
         for index, step_logprobs in self.step_logprobs(encoded):
             yield index, [math.exp(logprob) for logprob in step_logprobs]
+
+    def log_likelihoods(self, items: Sequence[ScorerInput]) -> list[float | None]:
+        """Return log π of each solution, without its end-of-sequence token.
+
+        A product of probabilities would underflow for long or unlikely steps.
+
+        Returns:
+            The log-likelihoods; None without steps, or for a solution that exceeds the context.
+
+        Raises:
+            UnavailableError: if the model returns NaN or infinite log-probabilities.
+        """
+        outcomes = self._score_unique(items, self.step_logprobs)
+        return [
+            math.fsum(outcome) if isinstance(outcome, list) and outcome else None
+            for outcome in outcomes
+        ]
 
     def step_logprobs(
         self, encoded: dict[int, EncodedSolution]

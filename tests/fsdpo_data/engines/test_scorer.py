@@ -350,11 +350,16 @@ def test_likelihoods_equal_those_of_plain_forward_passes(policy: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
     net = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()
     items = [*solutions(), ScorerInput("p", []), ScorerInput("p", ["x" * 300])]
-    likelihoods = LikelihoodScorer(
+    scorer = LikelihoodScorer(
         ResolvedWeights(REF, str(policy)), ScorerOptions(device="cpu", batch_tokens=300)
-    ).score(items)
+    )
+    likelihoods = scorer.score(items)
+    log_likelihoods = scorer.log_likelihoods(items)
     assert likelihoods[-2:] == [[], None]
-    for item, rewards in zip(items[:-2], likelihoods[:-2], strict=True):
+    assert log_likelihoods[-2:] == [None, None]
+    for item, rewards, log_likelihood in zip(
+        items[:-2], likelihoods[:-2], log_likelihoods[:-2], strict=True
+    ):
         prompt = tokenizer(item.prompt)["input_ids"]
         ids = torch.tensor(prompt + tokenizer("".join(item.steps))["input_ids"])
         with torch.no_grad():
@@ -363,3 +368,4 @@ def test_likelihoods_equal_those_of_plain_forward_passes(policy: Path) -> None:
         assert rewards is not None and len(rewards) == len(item.steps)
         assert sum(map(math.log, rewards)) == pytest.approx(float(total), abs=1e-3)
         assert all(0 < reward < 1 for reward in rewards)
+        assert log_likelihood == pytest.approx(float(total), abs=1e-3)

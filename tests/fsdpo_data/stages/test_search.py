@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import ResolvedModel, resolve
+from fsdpo_data.models.trained_template import write_trained_template
 from fsdpo_data.stages import sample
 from fsdpo_data.stages.pipeline import SolutionSearch, make_build_job
 from fsdpo_data.stages.sample import build
@@ -251,6 +253,18 @@ def search_line(prm: Path, *options: str) -> list[str]:
     line = ["build", "--model", "tiny", "--limit", "4", "--sampler", "beam", "--prm", str(prm)]
     beam = ["--b1", "3", "--b2", "2", "--samples", "2", "--max-steps", "3", "--batch-size", "4"]
     return [*line, *beam, *options]
+
+
+@pytest.mark.parametrize("trained", ["problem@1", "alpaca@1"])
+def test_a_search_by_a_reward_model_of_another_template_is_a_warning(
+    prm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], trained: str
+) -> None:
+    other_prm = shutil.copytree(prm, tmp_path / "prm")
+    write_trained_template(other_prm, trained)
+    code, _, err = run(capsys, *search_line(other_prm), "--out", str(tmp_path / "run"))
+    assert code == 0, err
+    message = "prompts of the template alpaca@1, and the solutions have prompts of problem@1"
+    assert err.count(message) == (trained == "alpaca@1")
 
 
 def test_a_search_on_the_command_line_and_in_python(
