@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.lazy import hf, pl
 from fsdpo_data.core.options import Option
-from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.core.parquet_files import collect_rows, open_parquet
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.schema import arrow_schema, scan_rows
+from fsdpo_data.hub.client import HubRepo, call_hub, hub_errors
 from fsdpo_data.problems.benchmark_places import BENCHMARKS_KEY, benchmark_places
 
 #: The option of a command that otherwise refuses benchmark problems.
 AllowBenchmark = Annotated[bool, Option(in_digest=False)]
+
+_HUB_PROBLEM_FILES = "problems/*.parquet"  #: The files of problems in a repository.
 
 
 def check_no_benchmark_problems(root: Path, manifest: Manifest) -> None:
@@ -27,6 +31,44 @@ def check_no_benchmark_problems(root: Path, manifest: Manifest) -> None:
     """
     # A copy for a training may lack the problems.
     files = [file for file in manifest.config_paths(root, "problems") if file.exists()]
+    _check_files(files, str(root))
+
+
+def check_no_hub_benchmark_problems(repo: HubRepo, commit: str) -> None:
+    """Check that no problem of a dataset on the Hub comes from a benchmark.
+
+    Only the problems are downloaded. A repository without problems in our columns states nothing
+    about benchmarks, so it passes.
+
+    Args:
+        repo: The repository.
+        commit: The commit.
+
+    Raises:
+        InputError: if a problem does.
+        UnavailableError: if the Hub cannot be reached, or refuses access.
+    """
+    # The Hub's client warns if no file matches, and nearly every repository has a README.
+    patterns = [_HUB_PROBLEM_FILES, "README.md"]
+    with hub_errors(repo):
+        folder = call_hub(
+            hf.snapshot_download,
+            repo.name,
+            repo_type=repo.kind,
+            revision=commit,
+            allow_patterns=patterns,
+        )
+    files = [file for file in sorted(Path(folder).glob(_HUB_PROBLEM_FILES)) if _has_problems(file)]
+    _check_files(files, str(repo))
+
+
+def _has_problems(file: Path) -> bool:
+    """Whether a file has the columns of our problems."""
+    return bool(open_parquet(file).schema_arrow.equals(arrow_schema("problems")))
+
+
+def _check_files(files: Sequence[Path], location: str) -> None:
+    """Raise an InputError if files of problems have a problem of a benchmark."""
     if not files:
         return
     metadata = scan_rows("problems", files).select("metadata")
@@ -40,7 +82,7 @@ def check_no_benchmark_problems(root: Path, manifest: Manifest) -> None:
             names |= dict.fromkeys(problem_place.name for problem_place in problem_places)
     if count:
         raise InputError(
-            f"{root} has {count:,} problems of benchmarks ({', '.join(names)}). A model that was "
-            "trained on them cannot be measured on them. Use other problems, or add "
+            f"{location} has {count:,} problems of benchmarks ({', '.join(names)}). A model that "
+            "was trained on them cannot be measured on them. Use other problems, or add "
             "`allow_benchmark`."
         )

@@ -1,20 +1,31 @@
 """The card of a dataset in the README of a repository, next to the text of its owner.
 
-The card is between two markers. A push replaces the text between them, and the keys of the
-metadata that the card has. Everything else in the README stays.
+A push replaces only what an earlier push has written:
+
+- the text between two markers;
+- the keys of the metadata that still have the value of the last card. A comment between the markers
+  records these values.
+
+The exceptions are ``configs`` and ``dataset_info``. They describe the files, so they are always the
+card's.
 """
 
+import json
 import re
 from typing import Any
+
+from fsdpo_cards.render import front_matter
 
 _BEGIN = "<!-- fsdpo: the card begins. A push replaces it; write above or below. -->"
 _END = "<!-- fsdpo: the card ends. -->"
 _FRONT_MATTER = re.compile(r"---\r?\n(.*?)^---[ \t]*(?:\r?\n|\Z)", re.DOTALL | re.MULTILINE)
 _MARKED_CARD = re.compile(rf"{re.escape(_BEGIN)}.*?{re.escape(_END)}\n?", re.DOTALL)
+_RECORD = re.compile(r"<!-- fsdpo: the metadata of the card: (.*) -->")
+_FILE_KEYS = ("configs", "dataset_info")  #: Keys of the metadata that describe the files.
 
 
 def merge_card(card: str, readme: str = "") -> str:
-    """Return a README with a card, and with the other text of an existing README.
+    """Return a README with a card, and with the owner's text and metadata of an existing README.
 
     Args:
         card: The card: metadata in YAML, and Markdown.
@@ -22,34 +33,49 @@ def merge_card(card: str, readme: str = "") -> str:
     """
     metadata, body = _split(card)
     old_metadata, old_body = _split(readme)
-    marked_card = f"{_BEGIN}\n{body.strip()}\n{_END}\n"
-    if _MARKED_CARD.search(old_body):
-        new_body = _MARKED_CARD.sub(lambda _: marked_card, old_body, count=1)
+    marked_card = f"{_BEGIN}\n{body.strip()}\n\n{_format_record(metadata)}\n{_END}\n"
+    last_card = _MARKED_CARD.search(old_body)
+    if last_card:
+        new_body = old_body[: last_card.start()] + marked_card + old_body[last_card.end() :]
     else:
         own_text = old_body.strip()
         new_body = "\n".join([marked_card, f"{own_text}\n"]) if own_text else marked_card
-    kept_metadata = {name: old_metadata[name] for name in old_metadata if name not in metadata}
-    front_matter = _FRONT_MATTER.match(card)
-    assert front_matter is not None  # every card begins with its metadata
-    return f"---\n{front_matter[1]}{_to_yaml(kept_metadata)}---\n\n{new_body.lstrip()}"
+    last_metadata = _read_record(last_card[0]) if last_card else {}
+    own_metadata = {
+        name: value
+        for name, value in old_metadata.items()
+        if name not in _FILE_KEYS and (name, value) not in last_metadata.items()
+    }
+    return f"{front_matter({**metadata, **own_metadata})}\n{new_body.lstrip()}"
 
 
 def _split(text: str) -> tuple[dict[str, Any], str]:
     """Return the metadata and the Markdown of a card; no metadata if they cannot be read."""
     import yaml
 
-    front_matter = _FRONT_MATTER.match(text)
-    if front_matter is None:
+    match = _FRONT_MATTER.match(text)
+    if match is None:
         return {}, text
     try:
-        metadata = yaml.safe_load(front_matter[1])
+        metadata = yaml.safe_load(match[1])
     except yaml.YAMLError:
         return {}, text
-    return (metadata if isinstance(metadata, dict) else {}), text[front_matter.end() :]
+    return (metadata if isinstance(metadata, dict) else {}), text[match.end() :]
 
 
-def _to_yaml(metadata: dict[str, Any]) -> str:
-    """Return metadata as YAML; empty without metadata."""
-    import yaml
+def _format_record(metadata: dict[str, Any]) -> str:
+    """Return the comment that records the metadata of a card that its owner may change."""
+    recorded = {name: value for name, value in metadata.items() if name not in _FILE_KEYS}
+    # The sequence `-->` in a value would end the comment.
+    text = json.dumps(recorded, ensure_ascii=False).replace(">", "\\u003e")
+    return f"<!-- fsdpo: the metadata of the card: {text} -->"
 
-    return yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True) if metadata else ""
+
+def _read_record(marked_card: str) -> dict[str, Any]:
+    """Return the metadata that a push has recorded; empty if they cannot be read."""
+    match = _RECORD.search(marked_card)
+    try:
+        metadata = json.loads(match[1]) if match else {}
+    except ValueError:  # the owner has edited the comment
+        return {}
+    return metadata if isinstance(metadata, dict) else {}

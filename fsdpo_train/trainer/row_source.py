@@ -11,13 +11,16 @@ from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.row_files import data_suffix, read_records, suggest_entries
 from fsdpo_data.core.urls import is_url
-from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
+from fsdpo_data.dataset.benchmark_problems import (
+    check_no_benchmark_problems,
+    check_no_hub_benchmark_problems,
+)
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import errors_with_urls, local_copy
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.exchange.formats import matching_formats, step_label_formats
-from fsdpo_data.hub.client import is_path
+from fsdpo_data.hub.client import is_path, resolve_commit
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_train.trainer.row_formats import RowFormat
 
@@ -94,7 +97,8 @@ def open_source(
         data: A JSONL or parquet file, ``org/name[@revision]`` on the Hub, or a directory or URL of
             a sealed dataset.
         row_format: The format of the rows.
-        allow_benchmark: Whether a sealed dataset may have benchmark problems.
+        allow_benchmark: Whether a dataset may have benchmark problems. The rows of a file do not
+            name benchmarks, so they are not checked.
 
     Raises:
         InputError: if ``data`` does not contain such rows, or has benchmark problems.
@@ -115,7 +119,7 @@ def open_source(
         return RowSource(identity, data.resolve().name, lambda: _file_rows(data), is_dataset=False)
     hub_source = _hub_source(data, row_format)
     assert hub_source is not None  # check_source refuses other names
-    return _open_hub_dataset(hub_source, row_format.config)
+    return _open_hub_dataset(hub_source, row_format.config, allow_benchmark=allow_benchmark)
 
 
 def check_data(data: Sequence[str | Path], row_format: RowFormat) -> None:
@@ -258,7 +262,13 @@ def _file_rows(file: Path) -> Iterator[LocatedRow]:
         yield location, record.fields
 
 
-def _open_hub_dataset(source: HubSource, config: str) -> RowSource:
+def _open_hub_dataset(source: HubSource, config: str, *, allow_benchmark: bool) -> RowSource:
+    # Rows of no config, which SFT reads, have no problems next to them.
+    if config and not allow_benchmark:
+        # The problems are a small part of the dataset, so they are checked before its download.
+        commit = resolve_commit(source.repo)
+        check_no_hub_benchmark_problems(source.repo, commit)
+        source = replace(source, repo=replace(source.repo, revision=commit))
     commit, ((label, records),) = load_hub(source, "train")
     identity = f"{source.repo.name}@{commit}"
     rows = [(f"{label}, row {record.row_number}", dict(record.fields)) for record in records]

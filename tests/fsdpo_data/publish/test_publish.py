@@ -363,7 +363,8 @@ def test_the_text_of_the_owner_stays_in_the_readme(
     assert run(hub, tmp_path / "home", push)[0][0] == 0
     readme = repo.at()[CARD].decode()
     assert readme.endswith("# My dataset\n\nMy own section.\n")
-    assert "paper: my-paper\n" in readme and "cc0-1.0" not in readme and "load_dataset" in readme
+    assert "paper: my-paper\n" in readme and "load_dataset" in readme
+    assert readme.count("license: ") == readme.count("license: cc0-1.0\n") == 1
     (again,) = run(hub, tmp_path / "home", push)
     assert "is up to date" in again[1]
     edited = readme.replace("My own section.", "Edited.").replace("load_dataset", "stale")
