@@ -184,6 +184,34 @@ def test_batch_responses_are_joined_with_requests_and_golds(tmp_path: Path) -> N
     assert run[2]["completions"][0]["reasoning"] == "Hm."
 
 
+@pytest.mark.parametrize(
+    "form",
+    [
+        "Q: {}\nA: 4\n\nQ: {}\nA:",
+        "Solve the problem.\n\nProblem 1: {} Answer: 4\nProblem 2: {} Answer:",
+        "### Instruction:\n{}\n\n### Response:\n4\n\n### Instruction:\n{}\n\n### Response:\n",
+    ],
+)
+@pytest.mark.parametrize("has_requests", [True, False])
+def test_a_prompt_without_a_stated_question_is_not_taken_for_its_example(
+    tmp_path: Path, form: str, has_requests: bool
+) -> None:
+    golds = written(tmp_path / "golds.jsonl", [{"question": "2+2?", "answer": "4"}])
+    prompts = [form.format("2+2?", "2+2?"), form.format("2+2?", "5+5?")]
+    options: dict[str, Any] = {"problems": [str(golds)]}
+    if has_requests:
+        rows = [response(str(index), "10") for index in range(2)]
+        requests = [request(str(index), prompt=prompt) for index, prompt in enumerate(prompts)]
+        options["requests"] = written(tmp_path / "in.jsonl", requests)
+    else:
+        rows = [{"prompt": prompt, "answer": "?", "response": "10"} for prompt in prompts]
+    file = written(tmp_path / "out.jsonl", rows)
+    _, solutions = import_file(file, tmp_path / "run", **options)
+    assert [row["prompt"] for row in solutions] == prompts[:1]
+    [aside] = lines(tmp_path / "run/quarantine.jsonl")
+    assert (aside["row"], "another question" in aside["reason"]) == (2, True)
+
+
 @pytest.mark.parametrize("body", [None, [], {"prompt": [1, 2]}, {"messages": []}])
 def test_invalid_requests_are_reported(tmp_path: Path, body: Any) -> None:
     requests = written(tmp_path / "in.jsonl", [{"custom_id": "a", "body": body}])
