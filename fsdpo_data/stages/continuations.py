@@ -383,7 +383,24 @@ def resolve_continuation_sampler(
     manifest = read_manifest(data)
     sampling = continuation_sampling(manifest, n, **options.sampling_overrides)
     model = _resolve_continuation_model(data, options, manifest)
+    _warn_of_unknown_settings(data, options, manifest, sampling)
     return make_continuation_sampler(model, sampling, options.engine, failure_policy=failure_policy)
+
+
+def _warn_of_unknown_settings(
+    data: Path, options: ContinuationOptions, manifest: Manifest, sampling: SamplingSpec
+) -> None:
+    """Warn if continuations have defaults, because the settings of the solutions are unknown."""
+    unknown_names = manifest.get(SAMPLE_STAGE, SampleRecord).options.unknown_fields
+    defaults = [name for name in unknown_names if name not in options.sampling_overrides]
+    if not defaults:
+        return
+    values = ", ".join(f"{name} {getattr(sampling, name)}" for name in defaults)
+    flags = ", ".join(f"`{name}`" for name in defaults)
+    log.warning(
+        f"{data} does not state all settings of its solutions, so the continuations have the "
+        f"defaults: {values}. State the settings of the solutions with {flags}."
+    )
 
 
 def make_continuation_sampler(
