@@ -46,7 +46,7 @@ from fsdpo_data.engines.choose_engine import select_sampler
 from fsdpo_data.engines.load import load_selected_sampler
 from fsdpo_data.engines.options import SamplerOptions, Workers
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.weights import resolve_sampler_weights
+from fsdpo_data.engines.weights import digest_recording, resolve_sampler_weights
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.stages.grading_requests import grading_request
@@ -129,6 +129,7 @@ class ContinuationSampler:
     phase: str = "continue"  #: Name of the work in the progress display.
     #: When the sampling stops because of prompts that the engine refuses.
     failure_policy: FailurePolicy = STOP_AT_FIRST
+    recording: str | None = None  #: Digest of the recording that is replayed; None for a model.
 
     @property
     def sampling(self) -> SamplingSpec:
@@ -178,8 +179,13 @@ class ContinuationSampler:
     @contextlib.contextmanager
     def open_run(self, path: Path) -> Iterator[RunDir]:
         """Open the run in a folder of the new dataset, or create it."""
-        config = {"sampling": self.sampling.to_json_values(), "model": asdict(self.settings.model)}
-        # The config of the dataset's directory covers this folder, so its run has the same spec.
+        config: dict[str, Any] = {
+            "sampling": self.sampling.to_json_values(),
+            "model": asdict(self.settings.model),
+        }
+        if self.recording is not None:
+            config["recording"] = self.recording
+        # The config of the dataset's directory covers all else, so the run has the same spec.
         with RunDir.open(path, config, n_samples=self.sampling.n, resume=True) as run:
             yield run
 
@@ -418,6 +424,7 @@ def make_continuation_sampler(
         batch_size=engine.batch_size or selection.batch_size,
         phase=phase,
         failure_policy=failure_policy,
+        recording=digest_recording(engine),
     )
 
 

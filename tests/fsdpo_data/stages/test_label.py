@@ -190,6 +190,27 @@ def test_the_cost_is_compared_with_sampling_alone(tmp_path: Path) -> None:
     assert "80 tokens; outcome labels need no tokens" in text
 
 
+def test_another_recording_of_continuations_does_not_continue_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from command_line import run
+
+    small_build(tmp_path / "run", problem_set(1))
+    label_with_rollouts(tmp_path / "run", tmp_path / "mc")
+    recording = tmp_path / "recording.jsonl"
+    [first, second] = (tmp_path / "mc/rollouts/completions.jsonl").read_text().splitlines()
+    line = ["label", str(tmp_path / "run"), "--rollouts", "2", "--out", str(tmp_path / "out")]
+    line += ["--engine", "replay", "--replay", str(recording), "--batch-size", "1"]
+    for text, message in (
+        (first, "no completions of the prompt"),
+        (second.replace("42", "44"), "recording: 'sha256:"),
+        (first, "no completions of the prompt"),
+    ):
+        recording.write_text(f"{text}\n")
+        code, _, err = run(capsys, *line, *(["--resume"] if (tmp_path / "out").exists() else []))
+        assert code == 1 and message in err
+
+
 def test_unknown_settings_of_the_solutions_are_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
