@@ -18,6 +18,7 @@ from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec
 from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.exchange.formats import ExchangeFormat, find_response_format
+from fsdpo_data.exchange.prompt_questions import PromptQuestions
 from fsdpo_data.exchange.response_formats import (
     Fields,
     RecordedResponse,
@@ -68,7 +69,7 @@ class RecordedResponseImport(RowImport):
         self.source_refs = self.gold_problems.source_refs
         self._problem_of_question = unambiguous_problems(self.gold_problems.problems)
         self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
-        self._prompt_keys: dict[str, bytes] = {}  # digest of the prompt, by problem id
+        self._prompt_questions = PromptQuestions(self.template if options.template else None)
         self._n_conflicts = 0  # responses whose question has another gold in an earlier row
         self._conflict: tuple[Problem, Problem] | None = None  # the first one
         self._models: dict[str, None] = {}  # a set that keeps the order
@@ -189,10 +190,6 @@ class RecordedResponseImport(RowImport):
                 self._n_conflicts += 1
                 self._conflict = self._conflict or (first_problem, problem)
             raise UnusableRowError("another problem has the same prompt")
-        if self._prompt_keys.setdefault(problem.id, key) != key:
-            raise UnusableRowError("the problem has another prompt in an earlier row")
-        self._models[response.model] = None
-        self.has_finish_reasons |= response.has_finish_reason
         completion = Completion(
             response.response,
             response.finish_reason,
@@ -203,6 +200,8 @@ class RecordedResponseImport(RowImport):
             recorded_correct=response.correct,
         )
         self.spool.add(problem, prompt, completion)
+        self._models[response.model] = None
+        self.has_finish_reasons |= response.has_finish_reason
 
     def _request_prompt(self, response: RecordedResponse) -> str:
         """Return the prompt of the request that a response answers."""
@@ -221,6 +220,8 @@ class RecordedResponseImport(RowImport):
         for name, value in (("question", question), ("gold", response.gold)):
             if not value.strip():
                 raise UnusableRowError(f"the {name} is missing: give the problems with `problems`")
+        if question == prompt:
+            question = self._prompt_questions.find(prompt)
         return require_usable(
             Problem(question, response.gold, source=source, split=self.options.split)
         )
@@ -279,6 +280,7 @@ class RecordedResponseImport(RowImport):
                 f"row: {self._n_conflicts:,}, such as "
                 f"{shorten(first.question, MAX_SHOWN_CHARS)!r}: {first.answer}, {other.answer}."
             )
+        yield from self._prompt_questions.warnings()
         golds = [problem.answer for problem in self.spool.problems.values()]
         if solutions := describe_solutions(golds):
             yield solutions

@@ -28,6 +28,7 @@ from fsdpo_data.exchange.formats import (
     response_formats,
 )
 from fsdpo_data.exchange.outputs import grade_outputs, read_outputs
+from fsdpo_data.models.prompts import get_template
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -210,6 +211,20 @@ def test_a_prompt_without_a_stated_question_is_not_taken_for_its_example(
     assert [row["prompt"] for row in solutions] == prompts[:1]
     [aside] = lines(tmp_path / "run/quarantine.jsonl")
     assert (aside["row"], "another question" in aside["reason"]) == (2, True)
+
+
+def test_rows_with_only_a_prompt_have_its_question(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    prompts = [get_template("alpaca").render(question) for question in ("2+2?", "2 plus 2?")]
+    rows = [{"prompt": prompt, "answer": "4", "response": RIGHT} for prompt in prompts]
+    _, solutions = import_file(written(tmp_path / "known.jsonl", rows), tmp_path / "known")
+    assert [row["question"] for row in solutions] == ["2+2?", "2 plus 2?"]
+    assert [row["prompt"] for row in solutions] == prompts
+    assert "no known template" not in caplog.text
+    rows = [row | {"prompt": row["prompt"] + "\nThink."} for row in rows]
+    import_file(written(tmp_path / "unknown.jsonl", rows), tmp_path / "unknown")
+    assert "2 prompts have no known template" in caplog.text
 
 
 @pytest.mark.parametrize("body", [None, [], {"prompt": [1, 2]}, {"messages": []}])
