@@ -165,6 +165,7 @@ def make_completion(solution: RecordedResponse) -> Completion:
         step_chars=tuple(map(len, solution.steps)),
         step_labels=tuple(map(float, solution.step_labels)),
         step_ratings=None if ratings is None else tuple(ratings),
+        recorded_correct=solution.correct,
     )
 
 

@@ -471,6 +471,27 @@ def test_prm800k_comes_back_from_an_export_with_its_ratings(tmp_path: Path, shar
     assert set(reasons) == {"found_error", "give_up", "solution"}
 
 
+def test_verdicts_of_processbench_are_kept_with_the_answers(tmp_path: Path, shared: Path) -> None:
+    """A solution that ends at its first wrong step has no answer, so its verdict is dropped."""
+    file = shared / "data/stepwise/processbench/math.json"
+    rows = json.loads(file.read_text())
+    import_labels(file, "processbench", tmp_path / "out")
+    verdicts = Counter(
+        row["final_answer_correct"] if row["label"] in (-1, len(row["steps"]) - 1) else None
+        for row in rows
+    )
+    assert min(verdicts[value] for value in (True, False, None)) > 10
+    assert Counter(row["recorded_correct"] for row in solutions(tmp_path / "out")) == verdicts
+
+
+def test_a_row_of_processbench_may_have_no_verdict(tmp_path: Path) -> None:
+    row = {"problem": "2+2?", "steps": ["a", "b"], "label": -1}
+    rows = [row, *(row | {"final_answer_correct": value} for value in (True, False, None))]
+    import_labels(written(tmp_path / "in.jsonl", rows), "processbench", tmp_path / "out")
+    recorded = [row["recorded_correct"] for row in solutions(tmp_path / "out")]
+    assert recorded == [None, True, False, None]
+
+
 def test_an_answer_that_nothing_graded_is_exported_as_neither_right_nor_wrong(
     tmp_path: Path, shared: Path
 ) -> None:
