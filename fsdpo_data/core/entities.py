@@ -125,8 +125,8 @@ class Solution:
         search: The cost of the search that found the solution: ``discarded_tokens`` (tokens of the
             search that the solution does not have) and ``prm_calls``. None without a search. All
             solutions of a search state the cost of the same search.
-        recorded_correct: Whether another grader found the answer correct, as the imported file of
-            responses states; None if the file has no verdict.
+        recorded_correct: Whether another grader found the answer correct, as the imported file
+            states; None if the file has no verdict.
     """
 
     solution_id: str

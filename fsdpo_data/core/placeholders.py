@@ -29,6 +29,19 @@ def fill_text(text: str, values: Mapping[str, str], *, has_doubled_braces: bool 
     return _pattern(has_doubled_braces=has_doubled_braces).sub(replace_match, text)
 
 
+def match_text(text: str, filled_text: str) -> dict[str, str] | None:
+    """Return values with which :func:`fill_text` gives a filled text; None if there are none."""
+    *pairs, end = _NAME.split(text)
+    pattern = ""
+    names: set[str] = set()
+    for literal, name in zip(pairs[::2], pairs[1::2], strict=True):
+        group = f"(?P={name})" if name in names else f"(?P<{name}>.*)"
+        pattern += re.escape(literal) + group
+        names.add(name)
+    match = re.fullmatch(pattern + re.escape(end), filled_text, re.DOTALL)
+    return None if match is None else match.groupdict()
+
+
 def names_in_braces(text: str, *, has_doubled_braces: bool = False) -> set[str]:
     """Return the names that :func:`fill_text` can replace in a text."""
     matches = _pattern(has_doubled_braces=has_doubled_braces).finditer(text)

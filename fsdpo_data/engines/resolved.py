@@ -3,9 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
-from fsdpo_data.core.identity import EngineRef, ModelRef, file_sha256
+from fsdpo_data.core.identity import EngineRef, ModelRef
 from fsdpo_data.core.sampling import UNKNOWN
 from fsdpo_data.engines.choose_engine import (
     select_sampler,
@@ -18,7 +17,7 @@ from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, ScoreSettings
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
-from fsdpo_data.engines.weights import resolve_model, resolve_prm
+from fsdpo_data.engines.weights import digest_recording, resolve_model, resolve_prm
 from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights
 
 
@@ -29,11 +28,13 @@ class ResolvedPolicy:
     model: ResolvedModel  #: The model of the options.
     #: The model that wrote the solutions. In a recording, it may be another model.
     author: ModelRef
-    engine: EngineRef  #: The engine, with the digest of a recording.
+    #: The engine. It has the digest of a recording if the revision of the author is unknown.
+    engine: EngineRef
     #: Sampling settings that are unknown because a replay does not state them.
     unknown_fields: tuple[str, ...]
     batch_size: int  #: Prompts per call of the sampler.
     make_sampler: Callable[[], Sampler]  #: Loads the sampler.
+    recording: str | None = None  #: Digest of the recording that is replayed; None for a model.
 
 
 def resolve_policy(
@@ -53,13 +54,18 @@ def resolve_policy(
     """
     model = resolve_model(options.model or DEFAULT_MODEL, engine, template)
     selection = select_sampler_with_scorer(engine) if has_scorer else select_sampler(engine)
+    recording = digest_recording(engine)
+    # A recording of a known model gives the same solutions as the model itself, so its manifest is
+    # that of sampling. Otherwise the digest separates the recordings of different models.
+    described_recording = None if _is_written_by_model(options) else recording
     return ResolvedPolicy(
         model=model,
         author=_solution_author(options, model.ref),
-        engine=selection.ref.model_copy(update={"recording": _recording_digest(options)}),
+        engine=selection.ref.model_copy(update={"recording": described_recording}),
         unknown_fields=options.unknown_fields,
         batch_size=engine.batch_size or selection.batch_size,
         make_sampler=partial(load_selected_sampler, selection, model),
+        recording=recording,
     )
 
 
@@ -71,18 +77,6 @@ def _solution_author(options: ReplayOptions, model: ModelRef) -> ModelRef:
     if _is_written_by_model(options):
         return model
     return ModelRef(options.model_name or UNKNOWN, UNKNOWN)
-
-
-def _recording_digest(options: ReplayOptions) -> str | None:
-    """Return the digest of a recording whose model has an unknown revision; None for others.
-
-    It separates the recordings of different models. A recording of a known model gives the same
-    solutions as the model itself, so its manifest is that of sampling.
-    """
-    replay = options.engine.replay
-    if replay is None or _is_written_by_model(options):
-        return None
-    return f"sha256:{file_sha256(Path(replay))}"
 
 
 def _is_written_by_model(options: ReplayOptions) -> bool:

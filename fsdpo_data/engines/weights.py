@@ -45,10 +45,27 @@ def resolve_judge(name: str, options: SamplerOptions, template: str) -> Resolved
         InputError: if the model or the template does not exist.
         UnavailableError: if the Hub cannot be reached, or denies access.
     """
-    if options.replay is None or options.server.api != "chat":
+    recording = digest_recording(options)
+    if recording is None or options.server.api != "chat":
         return resolve_model(name, options, template)
-    recording = ModelRef(name, f"sha256:{file_sha256(Path(options.replay))}")
-    return replace(resolve.resolve_served(name, template, chat=True), ref=recording)
+    model = resolve.resolve_served(name, template, chat=True)
+    return replace(model, ref=ModelRef(name, recording))
+
+
+def digest_recording(options: SamplerOptions) -> str | None:
+    """Return the digest of the file that takes the place of a model; None without a replay.
+
+    Raises:
+        InputError: if the file cannot be read.
+    """
+    if options.replay is None:
+        return None
+    try:
+        return f"sha256:{file_sha256(Path(options.replay))}"
+    except OSError as error:
+        raise options.field_error(
+            "replay", f"{error.strerror}. Expected recorded completions."
+        ) from None
 
 
 def resolve_sampler_weights(name: str, engine: str) -> ResolvedWeights:

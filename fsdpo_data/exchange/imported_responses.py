@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec
 from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.exchange.formats import ExchangeFormat, find_response_format
+from fsdpo_data.exchange.prompt_questions import PromptQuestions
 from fsdpo_data.exchange.response_formats import (
     Fields,
     RecordedResponse,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from fsdpo_data.exchange.importing import ImportOutputsOptions
 
 ENGINE = "outputs"  #: Name in the manifest in place of the engine that sampled the solutions.
+_NUMBER = re.compile(r"\d+")
 
 
 class RecordedResponseImport(RowImport):
@@ -66,7 +69,7 @@ class RecordedResponseImport(RowImport):
         self.source_refs = self.gold_problems.source_refs
         self._problem_of_question = unambiguous_problems(self.gold_problems.problems)
         self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
-        self._prompt_keys: dict[str, bytes] = {}  # digest of the prompt, by problem id
+        self._prompt_questions = PromptQuestions(self.template if options.template else None)
         self._n_conflicts = 0  # responses whose question has another gold in an earlier row
         self._conflict: tuple[Problem, Problem] | None = None  # the first one
         self._models: dict[str, None] = {}  # a set that keeps the order
@@ -187,10 +190,6 @@ class RecordedResponseImport(RowImport):
                 self._n_conflicts += 1
                 self._conflict = self._conflict or (first_problem, problem)
             raise UnusableRowError("another problem has the same prompt")
-        if self._prompt_keys.setdefault(problem.id, key) != key:
-            raise UnusableRowError("the problem has another prompt in an earlier row")
-        self._models[response.model] = None
-        self.has_finish_reasons |= response.has_finish_reason
         completion = Completion(
             response.response,
             response.finish_reason,
@@ -201,6 +200,8 @@ class RecordedResponseImport(RowImport):
             recorded_correct=response.correct,
         )
         self.spool.add(problem, prompt, completion)
+        self._models[response.model] = None
+        self.has_finish_reasons |= response.has_finish_reason
 
     def _request_prompt(self, response: RecordedResponse) -> str:
         """Return the prompt of the request that a response answers."""
@@ -219,6 +220,8 @@ class RecordedResponseImport(RowImport):
         for name, value in (("question", question), ("gold", response.gold)):
             if not value.strip():
                 raise UnusableRowError(f"the {name} is missing: give the problems with `problems`")
+        if question == prompt:
+            question = self._prompt_questions.find(prompt)
         return require_usable(
             Problem(question, response.gold, source=source, split=self.options.split)
         )
@@ -227,24 +230,30 @@ class RecordedResponseImport(RowImport):
         """Return the problem whose question is last in a prompt; few-shot examples come first.
 
         If the row states a question of the prompt, only this part of the prompt counts. The last
-        known question may be one of the examples, if the stated question is unknown.
+        known question may be one of the examples, if the stated question is unknown. Without a
+        stated question, as in a batch, a further question after the last known one shows this.
         """
         problem = self._problem_of_prompt.get(text_key(prompt))
         if problem is not None:
             return problem
-        prompt_key = question_key(prompt)
+        text = prompt
         stated_key = question_key(question)
-        if stated_key and stated_key in prompt_key:
-            prompt_key = stated_key
+        if stated_key and stated_key in question_key(prompt):
+            text = question
+        key = question_key(text)
         matches = [
-            (prompt_key.rfind(known_key) + len(known_key), len(known_key), known_key)
+            (key.rfind(known_key) + len(known_key), len(known_key), known_key)
             for known_key in self._problem_of_question
-            if known_key in prompt_key
+            if known_key in key
         ]
         if not matches:
             raise UnusableRowError("the question matches no problem, or several")
         # The match that ends last, and the longest of the matches that end there.
-        _, _, matching_key = max(matches)
+        end, n_chars, matching_key = max(matches)
+        if _has_further_question(text, end - n_chars, end):
+            raise UnusableRowError(
+                "the prompt has another question after the last question of the given problems"
+            )
         return self._problem_of_question[matching_key]
 
     def warnings(self) -> Iterator[str]:
@@ -271,6 +280,7 @@ class RecordedResponseImport(RowImport):
                 f"row: {self._n_conflicts:,}, such as "
                 f"{shorten(first.question, MAX_SHOWN_CHARS)!r}: {first.answer}, {other.answer}."
             )
+        yield from self._prompt_questions.warnings()
         golds = [problem.answer for problem in self.spool.problems.values()]
         if solutions := describe_solutions(golds):
             yield solutions
@@ -359,6 +369,25 @@ def unambiguous_problems(problems: Sequence[Problem]) -> dict[str, Problem]:
         for question, problems_by_gold in problems_by_question.items()
         if len(problems_by_gold) == 1
     }
+
+
+def _has_further_question(text: str, start: int, end: int) -> bool:
+    """Return whether the words that introduce a question, such as ``Q:``, follow it again.
+
+    A question without such words cannot be recognised, so examples without them are not found.
+
+    Args:
+        text: The text with the question.
+        start: Number of characters before the question, without white space.
+        end: Number of characters up to the end of the question, without white space.
+    """
+    positions = [index for index, char in enumerate(text) if not char.isspace()]
+    *_, introduction = text[: positions[start]].rstrip().split("\n")
+    if not any(map(str.isalpha, introduction)):
+        return False
+    # Questions may be numbered.
+    pattern = _NUMBER.sub(lambda _: r"\d+", re.escape(introduction.strip()))
+    return re.search(pattern, text[positions[end - 1] + 1 :]) is not None
 
 
 def _prompt_of_body(body: Mapping[str, Any]) -> str:

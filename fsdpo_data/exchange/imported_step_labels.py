@@ -6,6 +6,7 @@ No answer is graded, because many published solutions end at their first wrong s
 import hashlib
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -20,9 +21,10 @@ from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, Samp
 from fsdpo_data.dataset.stage_records import NO_GRADER, GradeSettings, SampleSettings
 from fsdpo_data.exchange.formats import FORMATS, ExchangeFormat
 from fsdpo_data.exchange.imported_pairs import ImportedPairStage
+from fsdpo_data.exchange.prompt_questions import PromptQuestions
 from fsdpo_data.exchange.response_formats import Fields, RecordedResponse
 from fsdpo_data.exchange.row_import import ImportedFile, ImportSource, RowImport
-from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
+from fsdpo_data.models.prompts import get_template
 from fsdpo_data.stages.import_labels import ImportCounts
 from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
 from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
@@ -46,7 +48,7 @@ class StepLabelImport(RowImport):
         Args:
             label_format: The format.
             template: Template that turns problems into prompts; None for the default. Formats with
-                prompts keep theirs.
+                prompts keep theirs, and may have this template.
             write: Receives each solution with its prompt.
         """
         super().__init__()
@@ -57,6 +59,7 @@ class StepLabelImport(RowImport):
             self.stages = [ImportedPairStage()]
         self.template = get_template(template or _DEFAULT_TEMPLATE)
         self._has_prompts = False  # whether the rows have prompts of their own
+        self._prompt_questions = PromptQuestions(self.template if template else None)
         self._n_without_space = 0  # solutions with steps that no white space separates
         self._write = write
 
@@ -69,6 +72,9 @@ class StepLabelImport(RowImport):
     ) -> bool:
         """Write a solution, and count its labels."""
         self._has_prompts |= bool(response.prompt)
+        if response.prompt and response.prompt == response.question:
+            question = self._prompt_questions.find(response.prompt)
+            response = replace(response, question=question)
         self._write(response, response.prompt or self.template.render(response.question))
         self.result.steps.update(label >= RIGHT_STEP_LABEL for label in response.step_labels or ())
         self._n_without_space += any(
@@ -79,6 +85,7 @@ class StepLabelImport(RowImport):
 
     def warnings(self) -> Iterator[str]:
         """Yield what a user may overlook in the rows."""
+        yield from self._prompt_questions.warnings()
         if self._n_without_space * 2 > self.result.rows:
             yield (
                 f"{self._n_without_space:,} of {self.result.rows:,} solutions have steps without "
@@ -108,10 +115,11 @@ class StepLabelImport(RowImport):
             )
             content = canonical_json([revision, options]).encode()
             revision = f"sha256:{hashlib.sha256(content).hexdigest()}"
+        template = self._prompt_questions.template if self._has_prompts else self.template
         return BuildSpec(
             sample=SampleSettings(
                 model=ModelRef(UNKNOWN, UNKNOWN),
-                template=(RECORDED_TEMPLATE if self._has_prompts else self.template).ref,
+                template=template.ref,
                 sampling=SamplingSpec(n=n_samples),
                 unknown_fields=DeclaredSampling().unknown_fields,
                 engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=revision),
@@ -157,6 +165,7 @@ def make_completion(solution: RecordedResponse) -> Completion:
         step_chars=tuple(map(len, solution.steps)),
         step_labels=tuple(map(float, solution.step_labels)),
         step_ratings=None if ratings is None else tuple(ratings),
+        recorded_correct=solution.correct,
     )
 
 

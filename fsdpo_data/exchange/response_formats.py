@@ -242,7 +242,7 @@ class ResponseFields:
             yield replace(
                 base,
                 response=self._require_text("response", text),
-                correct=None if verdict in (None, "") else str(verdict).lower() in _TRUE_SPELLINGS,
+                correct=read_verdict(verdict),
                 series=series,
                 reward=None if logit is None else 1 / (1 + math.exp(-logit[0])),
                 finish_reason=finish_reason,
@@ -268,6 +268,11 @@ _FINISH_REASON_FIELDS = ("finish_reason.type", "finish_reason", "stop_reason")
 _REASONING_FIELDS = ("message.reasoning_content", "message.reasoning", "reasoning")
 #: Verdicts that mean "correct". In CSV files all values are text, and judges write words.
 _TRUE_SPELLINGS = ("true", "1", "1.0", "correct", "right", "yes")
+
+
+def read_verdict(value: Any) -> bool | None:
+    """Return whether a recorded verdict means "correct"; None without a verdict."""
+    return None if value in (None, "") else str(value).lower() in _TRUE_SPELLINGS
 
 
 def _token_count(value: Any) -> int | None:

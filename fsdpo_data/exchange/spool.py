@@ -17,9 +17,10 @@ from fsdpo_data.core.completion_records import (
     load_completions,
 )
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.core.identity import SourceRef
+from fsdpo_data.core.identity import SourceRef, text_key
 from fsdpo_data.core.jsonl_log import encode_line
 from fsdpo_data.core.progress import Progress
+from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.dataset.derive import run_stages, stage_options
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
@@ -48,6 +49,7 @@ class SolutionSpool:
         self._file = file
         self.problems: dict[str, Problem] = {}
         self._prompt_offsets: dict[str, int] = {}  # by problem id
+        self._prompt_keys: dict[str, bytes] = {}  # digests of the prompts, by problem id
         self._solution_offsets: dict[str, array[int]] = {}  # by problem id
 
     @property
@@ -56,8 +58,15 @@ class SolutionSpool:
         return {key: len(offsets) for key, offsets in self._solution_offsets.items()}
 
     def add(self, problem: Problem, prompt: str, solution: Completion) -> None:
-        """Store a solution of a problem, and the prompt if it is the first one."""
+        """Store a solution of a problem, and the prompt if it is the first one.
+
+        Raises:
+            UnusableRowError: if the problem has another prompt; a dataset has one per problem.
+        """
         problem_id = problem.id
+        key = text_key(prompt)
+        if self._prompt_keys.setdefault(problem_id, key) != key:
+            raise UnusableRowError("the problem has another prompt in an earlier row")
         if problem_id not in self.problems:
             self.problems[problem_id] = problem
             self._prompt_offsets[problem_id] = self.write({"prompt": prompt})

@@ -252,8 +252,11 @@ def _cut_after_first_error(solution: RecordedResponse) -> RecordedResponse:
         return solution
     end = first_error + 1
     ratings = solution.step_ratings
+    # The verdict of another grader is about an answer that the shorter solution does not have.
+    has_answer = end == len(solution.steps)
     return replace(
         solution,
+        correct=solution.correct if has_answer else None,
         steps=solution.steps[:end],
         step_labels=labels[:end],
         step_ratings=None if ratings is None else ratings[:end],

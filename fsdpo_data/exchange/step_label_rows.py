@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.exchange.export_formats import MATH_SHEPHERD_TAG
-from fsdpo_data.exchange.response_formats import Fields, RecordedResponse
+from fsdpo_data.exchange.response_formats import Fields, RecordedResponse, read_verdict
 from fsdpo_data.steps.segment import split_auto
 
 _FIRST_STEP = re.compile(r"\s*Step 1:")
@@ -82,7 +82,8 @@ def read_processbench(fields: Fields) -> Iterator[RecordedResponse]:
             f"{len(steps) - 1}"
         )
     labels = [index != first_error for index in range(len(steps))]
-    yield labelled_solution(fields["problem"], steps, labels)
+    solution = labelled_solution(fields["problem"], steps, labels)
+    yield replace(solution, correct=read_verdict(fields.get("final_answer_correct")))
 
 
 def read_prm800k(fields: Fields) -> Iterator[RecordedResponse]:

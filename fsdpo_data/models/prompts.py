@@ -21,7 +21,7 @@ from fsdpo_data.core.errors import InputError, UnavailableError, install_command
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_file, read_json
-from fsdpo_data.core.placeholders import fill_text
+from fsdpo_data.core.placeholders import fill_text, match_text
 from fsdpo_data.core.registry import Registry
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.hub.client import HubRepo, to_fsdpo_error
@@ -74,6 +74,25 @@ class Template:
         template_text = self.multiline if self.multiline and other_lines else self.text
         text = fill_text(template_text, values)
         return self.chat.render(text) if self.chat else text
+
+    def find_question(self, prompt: str) -> str | None:
+        """Return the question of a prompt that the template rendered; None for other prompts.
+
+        Chat templates give None, because their text around the question is in a tokenizer. So do
+        prompts with examples, which repeat the text before the question.
+        """
+        if self.needs_chat:
+            return None
+        for text in filter(None, (self.text, self.multiline)):
+            values = match_text(text, prompt)
+            if values is None:
+                continue
+            question = values.get("question") or "\n".join(values.values())
+            introduction = text.partition("{")[0].strip()
+            is_example = bool(introduction) and introduction in question
+            if question.strip() and not is_example and self.render(question) == prompt:
+                return question
+        return None
 
 
 @dataclass(frozen=True, slots=True)

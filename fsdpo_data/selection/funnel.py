@@ -46,6 +46,14 @@ class Funnel:
     solutions: pl.DataFrame
     dropped: dict[str, SelectionSize] = field(default_factory=dict)
 
+    def drop_unsolved_problems(self) -> None:
+        """Drop the problems that have no solutions before any filter, for example after failures.
+
+        They have no part in a sample, and a filter of equal questions keeps a solved problem.
+        """
+        if self.problems.height > self.solutions["problem"].n_unique():
+            self._replace("unsolved", self.problems, self.solutions)
+
     def keep_problems(self, name: str, condition: pl.Expr | pl.Series) -> None:
         """Keep the problems that a condition holds for, and their solutions.
 

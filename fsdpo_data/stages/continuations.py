@@ -46,7 +46,7 @@ from fsdpo_data.engines.choose_engine import select_sampler
 from fsdpo_data.engines.load import load_selected_sampler
 from fsdpo_data.engines.options import SamplerOptions, Workers
 from fsdpo_data.engines.samplers import Sampler
-from fsdpo_data.engines.weights import resolve_sampler_weights
+from fsdpo_data.engines.weights import digest_recording, resolve_sampler_weights
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.stages.grading_requests import grading_request
@@ -129,6 +129,7 @@ class ContinuationSampler:
     phase: str = "continue"  #: Name of the work in the progress display.
     #: When the sampling stops because of prompts that the engine refuses.
     failure_policy: FailurePolicy = STOP_AT_FIRST
+    recording: str | None = None  #: Digest of the recording that is replayed; None for a model.
 
     @property
     def sampling(self) -> SamplingSpec:
@@ -178,8 +179,13 @@ class ContinuationSampler:
     @contextlib.contextmanager
     def open_run(self, path: Path) -> Iterator[RunDir]:
         """Open the run in a folder of the new dataset, or create it."""
-        config = {"sampling": self.sampling.to_json_values(), "model": asdict(self.settings.model)}
-        # The config of the dataset's directory covers this folder, so its run has the same spec.
+        config: dict[str, Any] = {
+            "sampling": self.sampling.to_json_values(),
+            "model": asdict(self.settings.model),
+        }
+        if self.recording is not None:
+            config["recording"] = self.recording
+        # The config of the dataset's directory covers all else, so the run has the same spec.
         with RunDir.open(path, config, n_samples=self.sampling.n, resume=True) as run:
             yield run
 
@@ -383,7 +389,24 @@ def resolve_continuation_sampler(
     manifest = read_manifest(data)
     sampling = continuation_sampling(manifest, n, **options.sampling_overrides)
     model = _resolve_continuation_model(data, options, manifest)
+    _warn_of_unknown_settings(data, options, manifest, sampling)
     return make_continuation_sampler(model, sampling, options.engine, failure_policy=failure_policy)
+
+
+def _warn_of_unknown_settings(
+    data: Path, options: ContinuationOptions, manifest: Manifest, sampling: SamplingSpec
+) -> None:
+    """Warn if continuations have defaults, because the settings of the solutions are unknown."""
+    unknown_names = manifest.get(SAMPLE_STAGE, SampleRecord).options.unknown_fields
+    defaults = [name for name in unknown_names if name not in options.sampling_overrides]
+    if not defaults:
+        return
+    values = ", ".join(f"{name} {getattr(sampling, name)}" for name in defaults)
+    flags = ", ".join(f"`{name}`" for name in defaults)
+    log.warning(
+        f"{data} does not state all settings of its solutions, so the continuations have the "
+        f"defaults: {values}. State the settings of the solutions with {flags}."
+    )
 
 
 def make_continuation_sampler(
@@ -401,6 +424,7 @@ def make_continuation_sampler(
         batch_size=engine.batch_size or selection.batch_size,
         phase=phase,
         failure_policy=failure_policy,
+        recording=digest_recording(engine),
     )
 
 

@@ -140,12 +140,19 @@ class BuildJob:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The identity of the run, as plain JSON."""
-        return self.spec.config(self.source)
+        """The identity of the run, as plain JSON.
+
+        It has the recording of a replay. The options of the stages do not name the recording of a
+        known model.
+        """
+        config = self.spec.config(self.source)
+        recording = self.policy.recording
+        return config if recording is None else {**config, "recording": recording}
 
     def config_with(self, stages: Sequence[Stage]) -> dict[str, Any]:
         """Return the identity of a run with further stages, as plain JSON."""
-        return {"stages": self.config["stages"] | stage_options(stages)}
+        config = self.config
+        return {**config, "stages": config["stages"] | stage_options(stages)}
 
     @property
     def model_folder(self) -> str:

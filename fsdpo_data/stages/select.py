@@ -275,6 +275,7 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
         index = build_index(source, request, progress)
         funnel = Funnel(index.problems, index.solutions)
         available = funnel.rows()
+        funnel.drop_unsolved_problems()
         without_pass_rate = None
         if options.pass_rate is not None:
             without_pass_rate = int((index.problems["graded"] == 0).sum())

@@ -21,6 +21,8 @@ from fsdpo_data.api import open_dataset
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import NO_PROGRESS, LineProgress
+from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.dataset import diff
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.diff import diff_datasets
 from fsdpo_data.dataset.manifest import read_manifest
@@ -97,6 +99,43 @@ def test_broken_rows(dataset: Path, change: Callable[[Rows], object], message: s
     with pytest.raises(SchemaError) as caught:
         validate(dataset)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"prompt": "Q", "finish_reason": "length", "thinking_closed": True}, "rewritten"),
+        ({"completions": ["another ", "text"]}, "rewritten"),
+        ({"outcome": "undecided", "answer": "7"}, "regraded"),
+        ({"answer_judge": "judge/j@1", "strict": False}, "regraded"),
+        ({"labels": [False], "rollouts": [{"n": 2, "n_correct": 1}]}, "relabelled"),
+        ({"step_labels": [0.25], "step_ratings": [1]}, "relabelled"),
+        ({"step_rewards": [0.5]}, "rescored"),
+        ({"n_tokens": 77, "recorded_correct": True}, "described otherwise"),
+        ({"search": {"discarded_tokens": 3, "prm_calls": 1}}, "described otherwise"),
+    ],
+)
+def test_datasets_differ_if_a_column_differs(
+    dataset: Path, tmp_path: Path, changes: dict[str, Any], kind: str
+) -> None:
+    for name, value in changes.items():
+        other = tmp_path / name
+        shutil.copytree(dataset, other)
+        rewrite(other, setter(**{name: value}))
+        difference = diff_datasets(dataset, other)["solutions"]
+        assert {key: count for key, count in difference.changed.items() if count} == {kind: 1}
+
+
+def test_diff_compares_every_column_that_the_id_does_not_determine() -> None:
+    determined_columns = {
+        "problems": {"question", "answer"},
+        "solutions": {"problem_id", "sample_index"},
+        "pairs": {"problem_id", "chosen", "rejected"},
+    }
+    for config, columns_by_part in read_toml(diff.__file__).items():
+        compared_columns = set().union(*columns_by_part.values())
+        columns = set(arrow_schema(config).names)
+        assert columns - compared_columns == determined_columns[config]
 
 
 def test_blank_steps_are_found_even_where_the_text_still_joins(dataset: Path) -> None:

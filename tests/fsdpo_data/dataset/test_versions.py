@@ -103,7 +103,7 @@ def make_diff(n_rows: int, *changes: str) -> ConfigDiff:
     return ConfigDiff(0, 0, n_rows, dict.fromkeys(changes, 0))
 
 
-SOLUTION_CHANGES = ("rewritten", "regraded", "relabelled", "rescored")
+SOLUTION_CHANGES = ("rewritten", "regraded", "relabelled", "rescored", "described otherwise")
 
 
 def test_equal_datasets_do_not_differ(tmp_path: Path) -> None:

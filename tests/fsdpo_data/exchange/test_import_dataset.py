@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from helpers import (
     stage_counts,
     stage_options,
 )
+from made_runs import written
 from paired_data import paired_dataset
 from recorded_imports import import_label_rows, import_labels, lines
 
@@ -35,6 +36,7 @@ from fsdpo_data.dataset.validate import check_invariants, validate
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.exchange.export import export
 from fsdpo_data.exchange.formats import get_step_label_format
+from fsdpo_data.models.prompts import TEMPLATES
 from fsdpo_data.publish.push import RemoteState, plan_push
 from fsdpo_data.stages import sample
 from fsdpo_data.stages.grade import GradeStage
@@ -104,6 +106,90 @@ def test_training_reads_the_same_labels_from_the_dataset_as_from_rows(
     assert record.counts.right + record.counts.wrong == result.steps.total()
     rows = training_rows(tmp_path / "sealed")
     assert rows and rows == training_rows(tmp_path / "rows.jsonl")
+
+
+QUESTIONS = ["What is 2+2?", "What is 3+3?\nGive {a} number.", "One line.\n\nTwo lines?"]
+
+
+def write_prompts(file: Path, prompts: Iterable[str]) -> Path:
+    """Write rows of TRL with the prompts."""
+    rows = [{"prompt": prompt, "completions": ["a"], "labels": [True]} for prompt in prompts]
+    return written(file, rows)
+
+
+@pytest.mark.parametrize("name", [name for name in TEMPLATES if not TEMPLATES[name].needs_chat])
+def test_the_question_of_a_prompt_with_a_known_template_is_found(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """Reward models with prompts of their own read the question."""
+    prompts = [TEMPLATES[name].render(question) for question in QUESTIONS]
+    file = write_prompts(tmp_path / "rows.jsonl", prompts)
+    manifest, _ = import_labels(file, "trl-stepwise", tmp_path / "out")
+    problems = api.open_dataset(tmp_path / "out").problems().collect()
+    assert problems["question"].to_list() == QUESTIONS
+    assert [row["prompt"] for row in solutions(tmp_path / "out")] == prompts
+    assert read_sample_settings(manifest).template == TEMPLATES[name].ref
+    assert not caplog.text
+
+
+def test_a_dataset_comes_back_from_trl_rows_with_its_problems(tmp_path: Path) -> None:
+    first = paired_dataset(tmp_path)
+    file = export(first, "trl-stepwise", tmp_path / "export").file
+    import_labels(file, "trl-stepwise", tmp_path / "second")
+    questions = [
+        set(api.open_dataset(dataset).problems().collect()["question"])
+        for dataset in (first, tmp_path / "second")
+    ]
+    assert questions[0] == questions[1]
+
+
+@pytest.mark.parametrize("form", ["<user>\n{question}\n<model>\n", "Q: {question} A:"])
+def test_prompts_of_an_unknown_template_are_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, form: str
+) -> None:
+    prompts = [form.replace("{question}", question) for question in QUESTIONS]
+    file = write_prompts(tmp_path / "rows.jsonl", prompts)
+    import_labels(file, "trl-stepwise", tmp_path / "out")
+    [warning] = caplog.messages
+    assert "3 prompts have no known template" in warning
+    caplog.clear()
+    template = tmp_path / "mine.txt"
+    template.write_text(form)
+    manifest, _ = import_labels(
+        file, "trl-stepwise", tmp_path / "known", template=str(template), resume=False
+    )
+    problems = api.open_dataset(tmp_path / "known").problems().collect()
+    assert problems["question"].to_list() == QUESTIONS
+    assert read_sample_settings(manifest).template.text == form
+    assert not caplog.text
+
+
+@pytest.mark.parametrize("prompts", [QUESTIONS, ["What is 2+2?"] * 2, ["Q: What is 2+2?\nA:"]])
+def test_prompts_that_show_no_template_are_questions(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, prompts: list[str]
+) -> None:
+    file = write_prompts(tmp_path / "rows.jsonl", prompts)
+    import_labels(file, "trl-stepwise", tmp_path / "out")
+    problems = api.open_dataset(tmp_path / "out").problems().collect()
+    assert problems["question"].to_list() == list(dict.fromkeys(prompts))
+    assert not caplog.text
+
+
+def test_a_prompt_with_examples_is_not_one_question(tmp_path: Path) -> None:
+    template = TEMPLATES["problem@1"]
+    prompt = f"{template.render('1+1?')}2\n\n{template.render('2+2?')}"
+    assert template.find_question(template.render("2+2?")) == "2+2?"
+    assert template.find_question(prompt) is None
+
+
+def test_a_question_with_two_prompts_is_imported_with_one_of_them(tmp_path: Path) -> None:
+    """A dataset has one prompt per problem, and steps were labelled after their own prompt."""
+    prompts = [TEMPLATES[name].render("2+2?") for name in ("problem@1", "alpaca@1", "problem@1")]
+    file = write_prompts(tmp_path / "rows.jsonl", prompts)
+    import_labels(file, "trl-stepwise", tmp_path / "out")
+    assert [row["prompt"] for row in solutions(tmp_path / "out")] == prompts[:1] * 2
+    [unusable] = lines(tmp_path / "out/quarantine.jsonl")
+    assert unusable["reason"] == "the problem has another prompt in an earlier row"
 
 
 def test_the_solutions_of_a_problem_are_together_with_labels_and_ratings(tmp_path: Path) -> None:
@@ -383,6 +469,27 @@ def test_prm800k_comes_back_from_an_export_with_its_ratings(tmp_path: Path, shar
     assert {rating for *_, ratings in first for rating in ratings} == {-1, 0, 1}
     reasons = Counter(row["label"]["finish_reason"] for row in lines(exported))
     assert set(reasons) == {"found_error", "give_up", "solution"}
+
+
+def test_verdicts_of_processbench_are_kept_with_the_answers(tmp_path: Path, shared: Path) -> None:
+    """A solution that ends at its first wrong step has no answer, so its verdict is dropped."""
+    file = shared / "data/stepwise/processbench/math.json"
+    rows = json.loads(file.read_text())
+    import_labels(file, "processbench", tmp_path / "out")
+    verdicts = Counter(
+        row["final_answer_correct"] if row["label"] in (-1, len(row["steps"]) - 1) else None
+        for row in rows
+    )
+    assert min(verdicts[value] for value in (True, False, None)) > 10
+    assert Counter(row["recorded_correct"] for row in solutions(tmp_path / "out")) == verdicts
+
+
+def test_a_row_of_processbench_may_have_no_verdict(tmp_path: Path) -> None:
+    row = {"problem": "2+2?", "steps": ["a", "b"], "label": -1}
+    rows = [row, *(row | {"final_answer_correct": value} for value in (True, False, None))]
+    import_labels(written(tmp_path / "in.jsonl", rows), "processbench", tmp_path / "out")
+    recorded = [row["recorded_correct"] for row in solutions(tmp_path / "out")]
+    assert recorded == [None, True, False, None]
 
 
 def test_an_answer_that_nothing_graded_is_exported_as_neither_right_nor_wrong(

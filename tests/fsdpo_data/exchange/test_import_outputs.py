@@ -28,6 +28,7 @@ from fsdpo_data.exchange.formats import (
     response_formats,
 )
 from fsdpo_data.exchange.outputs import grade_outputs, read_outputs
+from fsdpo_data.models.prompts import get_template
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
@@ -182,6 +183,48 @@ def test_batch_responses_are_joined_with_requests_and_golds(tmp_path: Path) -> N
     ]
     run = lines(tmp_path / "run/completions.jsonl")
     assert run[2]["completions"][0]["reasoning"] == "Hm."
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "Q: {}\nA: 4\n\nQ: {}\nA:",
+        "Solve the problem.\n\nProblem 1: {} Answer: 4\nProblem 2: {} Answer:",
+        "### Instruction:\n{}\n\n### Response:\n4\n\n### Instruction:\n{}\n\n### Response:\n",
+    ],
+)
+@pytest.mark.parametrize("has_requests", [True, False])
+def test_a_prompt_without_a_stated_question_is_not_taken_for_its_example(
+    tmp_path: Path, form: str, has_requests: bool
+) -> None:
+    golds = written(tmp_path / "golds.jsonl", [{"question": "2+2?", "answer": "4"}])
+    prompts = [form.format("2+2?", "2+2?"), form.format("2+2?", "5+5?")]
+    options: dict[str, Any] = {"problems": [str(golds)]}
+    if has_requests:
+        rows = [response(str(index), "10") for index in range(2)]
+        requests = [request(str(index), prompt=prompt) for index, prompt in enumerate(prompts)]
+        options["requests"] = written(tmp_path / "in.jsonl", requests)
+    else:
+        rows = [{"prompt": prompt, "answer": "?", "response": "10"} for prompt in prompts]
+    file = written(tmp_path / "out.jsonl", rows)
+    _, solutions = import_file(file, tmp_path / "run", **options)
+    assert [row["prompt"] for row in solutions] == prompts[:1]
+    [aside] = lines(tmp_path / "run/quarantine.jsonl")
+    assert (aside["row"], "another question" in aside["reason"]) == (2, True)
+
+
+def test_rows_with_only_a_prompt_have_its_question(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    prompts = [get_template("alpaca").render(question) for question in ("2+2?", "2 plus 2?")]
+    rows = [{"prompt": prompt, "answer": "4", "response": RIGHT} for prompt in prompts]
+    _, solutions = import_file(written(tmp_path / "known.jsonl", rows), tmp_path / "known")
+    assert [row["question"] for row in solutions] == ["2+2?", "2 plus 2?"]
+    assert [row["prompt"] for row in solutions] == prompts
+    assert "no known template" not in caplog.text
+    rows = [row | {"prompt": row["prompt"] + "\nThink."} for row in rows]
+    import_file(written(tmp_path / "unknown.jsonl", rows), tmp_path / "unknown")
+    assert "2 prompts have no known template" in caplog.text
 
 
 @pytest.mark.parametrize("body", [None, [], {"prompt": [1, 2]}, {"messages": []}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -244,6 +245,36 @@ def test_a_replay_records_the_origin_of_its_completions(
     assert "tiny" not in card and "top-p unknown" in card and "temperature 0.6" in card
     assert "fsdpo-data build" not in card  # a recording is not sampled again
     assert set(pl.read_parquet(tmp_path / "out/solutions")["n_tokens"]) == {None}
+
+
+@pytest.mark.parametrize("model", [("--model", "tiny"), ("--model-name", "Another 7B"), ()])
+@pytest.mark.parametrize("shard", [(), ("--shard", "1/1")])
+def test_another_recording_under_the_same_path_does_not_continue_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], model: Sequence[str], shard: Sequence[str]
+) -> None:
+    line = replay_command(tmp_path, *model, *shard, "--batch-size", "1")
+    problems, recorded = tmp_path / "problems.jsonl", tmp_path / "said.jsonl"
+    questions = ["20 + 22?", "21 + 21?"]
+    problems.write_text(
+        "".join(json.dumps({"question": text, "answer": "42"}) + "\n" for text in questions)
+    )
+    code, _, err = run(capsys, *line)
+    assert code == 1 and "no completions of the prompt" in err
+    first_recording = recorded.read_text()
+    recorded.write_text(first_recording.replace("42", "44"))
+    code, _, err = run(capsys, *line, "--resume")
+    assert code == 1 and "recording: 'sha256:" in err and "different config" in err
+    recorded.write_text(first_recording)
+    code, _, err = run(capsys, *line, "--resume")
+    assert code == 1 and "no completions of the prompt" in err
+
+
+def test_the_recording_of_a_known_model_is_not_in_the_manifest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(capsys, *replay_command(tmp_path, "--model", "tiny"))[0] == 0
+    manifest = validate(tmp_path / "out").to_dict()
+    assert "sha256:" not in json.dumps(stage_options(manifest, "sample")["engine"])
 
 
 def test_pairs_of_a_replay_are_measured_in_characters(

@@ -21,15 +21,19 @@ from helpers import (
     stage_entry,
     stage_options,
 )
+from made_runs import written
+from recorded_imports import import_file
 
 import fsdpo_data as fd
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.stages.grade import GradeStage
-from fsdpo_data.stages.label import LabelOptions, format_rollout_cost
+from fsdpo_data.stages.label import LabelOptions, format_rollout_cost, make_label_stage
+from fsdpo_data.stages.pair import PairOptions, make_pair_stage
 
 
 def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
@@ -184,6 +188,54 @@ def test_the_cost_is_compared_with_sampling_alone(tmp_path: Path) -> None:
     label_with_rollouts(tmp_path / "one", tmp_path / "selected")
     text = format_rollout_cost(read_manifest(tmp_path / "selected"))
     assert "80 tokens; outcome labels need no tokens" in text
+
+
+def test_another_recording_of_continuations_does_not_continue_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from command_line import run
+
+    small_build(tmp_path / "run", problem_set(1))
+    label_with_rollouts(tmp_path / "run", tmp_path / "mc")
+    recording = tmp_path / "recording.jsonl"
+    [first, second] = (tmp_path / "mc/rollouts/completions.jsonl").read_text().splitlines()
+    line = ["label", str(tmp_path / "run"), "--rollouts", "2", "--out", str(tmp_path / "out")]
+    line += ["--engine", "replay", "--replay", str(recording), "--batch-size", "1"]
+    for text, message in (
+        (first, "no completions of the prompt"),
+        (second.replace("42", "44"), "recording: 'sha256:"),
+        (first, "no completions of the prompt"),
+    ):
+        recording.write_text(f"{text}\n")
+        code, _, err = run(capsys, *line, *(["--resume"] if (tmp_path / "out").exists() else []))
+        assert code == 1 and message in err
+
+
+def test_unknown_settings_of_the_solutions_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The continuations of imported responses have default settings."""
+    rows = [{"question": "20+22?", "answer": "42", "response": text} for text in (RIGHT, WRONG)]
+    responses = written(tmp_path / "responses.jsonl", rows)
+    settings = {"temperature": 0.5, "max_tokens": 64}
+    import_file(responses, tmp_path / "stated", top_p=0.9, **settings)
+    import_file(responses, tmp_path / "unknown", top_p=0.9)
+    caplog.clear()
+
+    def warnings(name: str, **options: float) -> list[str]:
+        common = {"data": tmp_path / name, "out": tmp_path / "out", **options}
+        common |= {"engine": "replay", "replay": responses}
+        make_label_stage(make_options(LabelOptions, {**common, "rollouts": 2}))
+        make_pair_stage(make_options(PairOptions, {**common, "style": "step-dpo"}))
+        messages = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return messages
+
+    of_labels, of_pairs = warnings("unknown")
+    assert "defaults: temperature 0.8, max_tokens 1024. State" in of_labels
+    assert of_pairs == of_labels
+    assert not warnings("unknown", **settings)
+    assert not warnings("stated")
 
 
 def test_a_dataset_of_another_model_needs_the_model_option(

@@ -19,6 +19,7 @@ from paired_data import paired_dataset
 import fsdpo_data as fd
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.identity import SourceRef
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.dataset.validate import validate
@@ -38,10 +39,11 @@ def build(
     rights: Sequence[int] = RIGHT_COUNTS,
     samples: int = 4,
     wrong: Sequence[str] = ("43",) * 60,
+    unsolved: Sequence[Problem] = (),
 ) -> fd.Dataset:
     """Build a dataset whose problem ``i`` has ``rights[i]`` right solutions.
 
-    The other solutions of problem ``i`` answer ``wrong[i]``.
+    The other solutions of problem ``i`` answer ``wrong[i]``. The sampler refuses ``unsolved``.
     """
     problems = [
         Problem(
@@ -61,9 +63,13 @@ def build(
         )
         for problem, right, other in zip(problems, rights, wrong, strict=False)
     }
-    source = ProblemSet(problems, [SourceRef("test", "1", "train")])
+    source = ProblemSet([*unsolved, *problems], [SourceRef("test", "1", "train")])
     small_build(
-        out, source, sampling=sample_settings(n=samples), make_sampler=lambda: FixedSampler(texts)
+        out,
+        source,
+        sampling=sample_settings(n=samples),
+        make_sampler=lambda: FixedSampler(texts),
+        failure_policy=FailurePolicy(max_failed="90%"),
     )
     return fd.open_dataset(out)
 
@@ -207,6 +213,35 @@ def test_undecided_answers_give_no_pass_rate(tmp_path: Path) -> None:
     selected = dataset.select(out=tmp_path / "new", pass_rate="0..")
     assert rights(selected) == [0, 1]
     assert selected.manifest.get("select", SelectRecord).counts.without_pass_rate == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "n_problems"),
+    [({}, 3), ({"sample": 2}, 2), ({"sample": 1 / 3}, 1), ({"split": ["test=0.3"]}, None)],
+)
+def test_problems_without_solutions_are_dropped(
+    tmp_path: Path, options: dict[str, Any], n_problems: int | None
+) -> None:
+    unsolved = [Problem(f"Unsolved, number {index}?", "1", "s", "train") for index in range(3)]
+    dataset = build(tmp_path / "built", [1, 2, 3], unsolved=unsolved)
+    assert dataset.manifest.failed == {"sample": 3}
+    selected = dataset.select(out=tmp_path / "all", **options)
+    for part in [tmp_path / "all", *tmp_path.glob("all-*")]:
+        manifest = fd.open_dataset(part).validate().manifest
+        with_solutions = fd.open_dataset(part).solutions().collect()["problem_id"].n_unique()
+        assert manifest.rows.problems == with_solutions
+        assert n_problems in (None, with_solutions)
+        assert manifest.failed == {}
+    counts = selected.manifest.get("select", SelectRecord).counts
+    assert (counts.available.problems, counts.filters["unsolved"].problems) == (6, 3)
+
+
+def test_an_unsolved_problem_does_not_replace_one_with_the_same_question() -> None:
+    problems = pl.DataFrame({"problem": [0, 1], "question_key": [7, 7]})
+    funnel = Funnel(problems, pl.DataFrame({"problem": [1, 1]}))
+    funnel.drop_unsolved_problems()
+    funnel.keep_problems("unique_questions", pl.col("question_key").is_first_distinct())
+    assert funnel.problems["problem"].to_list() == [1]
 
 
 def test_unknown_token_counts_are_named(tmp_path: Path) -> None:

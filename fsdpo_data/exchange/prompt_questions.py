@@ -1,0 +1,84 @@
+"""The questions of recorded prompts: a file may have only the prompts, with a template around."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+
+from fsdpo_data.models.prompts import RECORDED_TEMPLATE, TEMPLATES, Template
+
+_MAX_QUOTED_CHARS = 60  #: Characters of a shared text in a warning.
+
+
+class PromptQuestions:
+    """Finds the questions in prompts of known templates, and notices other templates.
+
+    Args:
+        template: A further template that the prompts may have, from the user; None without one.
+    """
+
+    def __init__(self, template: Template | None = None) -> None:
+        self._known_templates = TEMPLATES.loaded_entries()
+        if template is not None:
+            self._known_templates.insert(0, template)
+        self._templates: Sequence[Template] | None = None  # those of all prompts so far
+        self._n_unknown = 0  # prompts of no known template
+        self._shared_start = ""  # of these prompts
+        self._shared_end = ""
+
+    def find(self, prompt: str) -> str:
+        """Return the question of a prompt; the prompt itself if no known template fits."""
+        questions = {
+            template.name: question
+            for template in self._known_templates
+            if (question := template.find_question(prompt)) is not None
+        }
+        templates = self._known_templates if self._templates is None else self._templates
+        self._templates = [template for template in templates if template.name in questions]
+        if questions:
+            return min(questions.values(), key=len)
+        self._note_unknown(prompt)
+        return prompt
+
+    def _note_unknown(self, prompt: str) -> None:
+        """Compare a prompt of no known template with the earlier ones."""
+        if self._n_unknown:
+            self._shared_start = _common_start(self._shared_start, prompt)
+            self._shared_end = _common_start(self._shared_end[::-1], prompt[::-1])[::-1]
+        else:
+            self._shared_start = self._shared_end = prompt
+        self._n_unknown += 1
+
+    @property
+    def template(self) -> Template:
+        """The first template that all prompts have, or the one of recorded prompts."""
+        return next(iter(self._templates or ()), RECORDED_TEMPLATE)
+
+    def warnings(self) -> Sequence[str]:
+        """Return a warning if prompts of no known template share the text around the question.
+
+        Questions alone may start with the same words, so the shared text must have a full line, or
+        must be on both sides.
+        """
+        sides = [self._shared_start, self._shared_end]
+        texts = [side for side in sides if any(map(str.isalpha, side))]
+        is_template = len(texts) == len(sides) or any("\n" in text for text in texts)
+        if self._shared_start == self._shared_end or not is_template:
+            return []  # prompts that are all the same do not show what a template adds
+        quoted_sides = " and end with ".join(repr(_shorten(side)) for side in sides)
+        return [
+            f"{self._n_unknown:,} prompts have no known template, but all start with "
+            f"{quoted_sides}. The whole prompt is the question of such a problem, and published "
+            "reward models read it as the question. Give the template of the prompts with "
+            "`template=FILE.txt`."
+        ]
+
+
+def _common_start(text: str, other: str) -> str:
+    """Return the longest text with which both texts start."""
+    pairs = zip(text, other, strict=False)  # up to the end of the shorter one
+    n_chars = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return text[:n_chars]
+
+
+def _shorten(text: str) -> str:
+    """Return the start of a text."""
+    return text if len(text) <= _MAX_QUOTED_CHARS else f"{text[:_MAX_QUOTED_CHARS]}…"
