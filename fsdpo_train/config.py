@@ -300,7 +300,7 @@ class PrmConfig(TrainConfig):
     outcomes of solutions with ``implicit`` as `loss`.
     """
     only_mixed: bool = False
-    """Use only problems that have both correct and wrong solutions."""
+    """Use only problems that have both correct and wrong solutions among those that are used."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Fraction of the problems that is not trained on, but used to evaluate the PRM."""
     eval_every: Annotated[int, Field(ge=0), Option(panel=_LOGGING, in_digest=False)] = 0
