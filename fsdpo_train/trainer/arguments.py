@@ -26,7 +26,8 @@ def training_arguments(config: TrainConfig, **stage_options: Any) -> Any:
         **stage_options: Arguments that only this stage sets.
 
     Raises:
-        InputError: if an option is unknown, or options do not go together.
+        InputError: if an option is unknown, options do not go together, or one process sees several
+            GPUs.
         UnavailableError: if a tracker, DeepSpeed or a package for adapters is not installed.
     """
     _check_names(config)
@@ -68,6 +69,7 @@ def training_arguments(config: TrainConfig, **stage_options: Any) -> Any:
         ) from error
     except ValueError as error:
         raise InputError(f"these options do not go together: {first_line(error)}") from error
+    _check_one_gpu(arguments)
     _check_optimizer(arguments, config)
     return arguments
 
@@ -108,6 +110,19 @@ def _check_adapter_packages(config: TrainConfig) -> None:
                 field=field,
                 value=value,
             )
+
+
+def _check_one_gpu(arguments: TrainingArguments) -> None:
+    """Raise an InputError if one process sees several GPUs.
+
+    The Trainer would use DataParallel, which splits every tensor of a batch by its first dimension.
+    Positions in the whole batch, which the models get, would point to other tokens or to none.
+    """
+    if arguments.n_gpu > 1:
+        raise InputError(
+            f"{arguments.n_gpu} GPUs but one process: start one process per GPU with torchrun "
+            "--nproc-per-node, or make only one GPU visible (CUDA_VISIBLE_DEVICES)."
+        )
 
 
 def _check_optimizer(arguments: TrainingArguments, config: TrainConfig) -> None:
