@@ -33,7 +33,10 @@ LearningRate = Annotated[
 ]
 Schedule = Annotated[
     str,
-    Field(description="Name of the learning-rate schedule in transformers."),
+    Field(
+        description="Name of a learning-rate schedule in transformers that needs no arguments of "
+        "its own."
+    ),
     Option(panel=_OPTIMIZER),
 ]
 Warmup = Annotated[

@@ -594,6 +594,9 @@ def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) 
         train(deepspeed="zero4")
     with pytest.raises(InputError, match="lora = 4: adapters cannot be merged"):
         train(lora=4, deepspeed="zero3")
+    for schedule in ("warmup_stable_decay", "cosine_with_min_lr", "cosine_warmup_with_min_lr"):
+        with pytest.raises(InputError, match=f"schedule = '{schedule}': .* linear, cosine, "):
+            train(schedule=schedule)
     with pytest.raises(UnavailableError, match="report_to = 'nobody'"):
         train(report_to="nobody")
     assert not (tmp_path / "prm").exists()
