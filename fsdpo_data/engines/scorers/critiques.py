@@ -15,7 +15,7 @@ from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.placeholders import fill_text
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.samplers import PromptFailure, Sampler, stream_outcomes
+from fsdpo_data.engines.samplers import PromptFailure, Sampler, close_engine, stream_outcomes
 from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import (
     PRM_FORMATS,
@@ -192,6 +192,10 @@ class CritiqueScorer:
                     items[index], prompts[index], outcome.completions
                 )
         return results
+
+    def close(self) -> None:
+        """Free the memory of the judge."""
+        close_engine(self._sampler)
 
     def _prompts(self, items: Sequence[ScorerInput]) -> list[str]:
         return [critique_prompt(self._prm_format, self._template, item) for item in items]

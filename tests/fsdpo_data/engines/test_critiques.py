@@ -14,6 +14,7 @@ from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ScorerOptions
+from fsdpo_data.engines.samplers import close_engine
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import (
     CritiqueScorer,
@@ -191,6 +192,16 @@ def test_a_critique_that_ends_in_its_thinking_gives_no_rewards(chat_model: Path)
         scorer = CritiqueScorer(weights, FixedCritiqueSampler(critique))
         assert scorer.score([item]) == [rewards]
         assert scorer.score_outcomes([item]) == [rewards]
+
+
+def test_a_scorer_of_critiques_closes_its_judge(chat_model: Path) -> None:
+    weights = resolve_prm(str(chat_model), ScorerOptions(prm_format="processbench"))
+    assert isinstance(weights, PublishedPrm)
+    closed = []
+    sampler = FixedCritiqueSampler()
+    sampler.close = lambda: closed.append(sampler)  # type: ignore[attr-defined]
+    close_engine(CritiqueScorer(weights, sampler))
+    assert closed == [sampler]
 
 
 def test_a_judge_scores_a_dataset_like_a_reward_model(
