@@ -33,7 +33,10 @@ LearningRate = Annotated[
 ]
 Schedule = Annotated[
     str,
-    Field(description="Name of the learning-rate schedule in transformers."),
+    Field(
+        description="Name of a learning-rate schedule in transformers that needs no arguments of "
+        "its own."
+    ),
     Option(panel=_OPTIMIZER),
 ]
 Warmup = Annotated[
@@ -301,7 +304,7 @@ class PrmConfig(TrainConfig):
     outcomes of solutions with ``implicit`` as `loss`.
     """
     only_mixed: bool = False
-    """Use only problems that have both correct and wrong solutions."""
+    """Use only problems that have both correct and wrong solutions among those that are used."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Fraction of the problems that is not trained on, but used to evaluate the PRM."""
     eval_every: Annotated[int, Field(ge=0), Option(panel=_LOGGING, in_digest=False)] = 0

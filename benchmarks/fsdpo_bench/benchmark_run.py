@@ -322,7 +322,9 @@ class _PartBuilder:
         n = max(other.k for other in sharing)
         stages: list[Stage] = []
         if self._reward_model is not None and names_with_rewards(sharing):
-            stages.append(ScoreStage(self._reward_model, self._options.failure_policy))
+            stages.append(
+                ScoreStage(self._reward_model, self._options.failure_policy, keeps_engine=True)
+            )
         return RunPart(self._make_job(n=n, temperature=sampling.temperature), stages)
 
     def close_engines(self) -> None:

@@ -2,8 +2,9 @@
 
 import logging
 import os
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
 
 #: Maximum tokens per batch on a CPU. Larger batches exceed its caches and need more padding.
 MAX_CPU_BATCH_TOKENS = 1024
+_LAYER_NUMBER = re.compile(r"(?:^|\.)layers\.(\d{1,6})(?:\.|$)")
 
 
 def load_checkpoint(
@@ -45,6 +47,7 @@ def load_checkpoint(
 
     Raises:
         InputError: if weights are missing, except for those of a head that ``configure`` may add.
+            Also if the checkpoint has weights of the decoder that the model does not read.
         UnavailableError: if loading fails.
     """
     # oneDNN caches compiled bfloat16 kernels, which take megabytes per batch length. A small cache
@@ -84,7 +87,48 @@ def load_checkpoint(
             field=field,
             value=weights.path,
         )
+    unread_names = _find_unread_weights(model, loading_info["unexpected_keys"])
+    if unread_names:
+        raise InputError(
+            f"the model of config.json does not read {len(unread_names)} tensors of the "
+            f"checkpoint, including {unread_names[0]}. Expected a config.json with all layers of "
+            "the checkpoint, and merged adapters.",
+            field=field,
+            value=weights.path,
+        )
     return tokenizer, model
+
+
+def _find_unread_weights(model: Any, unexpected_names: Iterable[str]) -> list[str]:
+    """Return the names of weights of the decoder that transformers has ignored.
+
+    Heads, vision towers and layers that predict further tokens may be left out. Buffers, such as
+    attention masks and scales of quantised caches, may be left out too.
+
+    Args:
+        model: The loaded model.
+        unexpected_names: Names of the tensors in the checkpoint that the model does not have.
+    """
+    decoder = model.base_model
+    children = dict(decoder.named_children())
+    modules = dict(decoder.named_modules())
+    parameters = dict(decoder.named_parameters())
+    config = model.config.get_text_config()
+    n_layers = getattr(config, "num_hidden_layers", 0)
+    extra_layers = range(n_layers, n_layers + (getattr(config, "num_nextn_predict_layers", 0) or 0))
+    unread_names = []
+    for name in sorted(unexpected_names):
+        path, _, last_part = name.removeprefix(f"{model.base_model_prefix}.").rpartition(".")
+        layer = _LAYER_NUMBER.search(path)
+        is_extra_layer = layer is not None and int(layer[1]) in extra_layers
+        if path.partition(".")[0] not in children or is_extra_layer or path in parameters:
+            continue
+        module = modules.get(path)
+        if module is None:
+            unread_names.append(name)
+        elif last_part in ("weight", "bias") and [*module.parameters(recurse=False)]:
+            unread_names.append(name)  # the config may switch off the bias of a linear layer
+    return unread_names
 
 
 def _refuse_reward_model(

@@ -1,6 +1,7 @@
 """Model names: the exact weights and the prompt template that belong to a name."""
 
 import dataclasses
+import glob
 import hashlib
 import os
 import re
@@ -19,11 +20,8 @@ from fsdpo_data.models.trained_template import TEMPLATE_FILE, read_trained_templ
 from fsdpo_data.problems.embedded import CHECKPOINT
 
 SERVED_REVISION = "served"  #: Revision of all models on a server, which does not state one.
-#: Patterns of the files that determine the output of a local model. Optimizer state, logs and
-#: READMEs have no effect.
-_MODEL_FILES = (
-    "config.json",
-    "generation_config.json",
+#: Patterns of the files of a tokenizer.
+_TOKENIZER_FILES = (
     "*token*.json",
     "*token*.model",
     "chat_template*",
@@ -31,6 +29,13 @@ _MODEL_FILES = (
     "merges.txt",
     "spiece.model",
     "sentencepiece*.model",
+)
+#: Patterns of the files that determine the output of a local model. Optimizer state, logs and
+#: READMEs have no effect.
+_MODEL_FILES = (
+    "config.json",
+    "generation_config.json",
+    *_TOKENIZER_FILES,
     "*.safetensors",
     "*.safetensors.index.json",
     "pytorch_model*.bin",
@@ -258,9 +263,25 @@ def _model_error(name: str, message: str) -> InputError:
 
 def content_revision(path: Path) -> str:
     """Return ``sha256:…`` of the names and contents of the files in a model directory."""
+    return _files_revision(path, _MODEL_FILES)
+
+
+def architecture_revision(path: Path) -> str:
+    """Return ``sha256:…`` of a config file and of the tokenizer files next to it.
+
+    Args:
+        path: The config file, or a directory with a ``config.json``.
+    """
+    config_file = path if path.suffix == ".json" else path / "config.json"
+    patterns = (glob.escape(config_file.name), *_TOKENIZER_FILES)
+    return _files_revision(config_file.parent, patterns)
+
+
+def _files_revision(folder: Path, patterns: Sequence[str]) -> str:
+    """Return ``sha256:…`` of the names and contents of the files in a directory that match."""
     files: set[Path] = set()
-    for pattern in _MODEL_FILES:
-        matches = {file for file in path.glob(pattern) if file.exists() and not file.is_dir()}
+    for pattern in patterns:
+        matches = {file for file in folder.glob(pattern) if file.exists() and not file.is_dir()}
         for file in matches:
             check_regular_file(file)  # transformers would read a pipe or a device without end
         files |= matches

@@ -8,7 +8,7 @@ A prefix that several solutions share is continued once.
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
@@ -45,7 +45,7 @@ from fsdpo_data.dataset.stage_records import (
 from fsdpo_data.engines.choose_engine import select_sampler
 from fsdpo_data.engines.load import load_selected_sampler
 from fsdpo_data.engines.options import SamplerOptions, Workers
-from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.engines.samplers import Sampler, open_engine
 from fsdpo_data.engines.weights import digest_recording, resolve_sampler_weights
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.models.resolve import ResolvedWeights
@@ -165,15 +165,15 @@ class ContinuationSampler:
             on_new_records: Called once, before the first new continuations are written.
         """
         with self.open_run(draft.root / folder) as run:
-            failures = self.open_failures(run)
-            self.sample_into(
-                run,
-                list_prefixes,
-                draft.progress,
-                failures,
-                shard=shard,
-                on_new_records=on_new_records,
-            )
+            with open_engine(self.make_sampler) as load_sampler:
+                replace(self, make_sampler=load_sampler).sample_into(
+                    run,
+                    list_prefixes,
+                    draft.progress,
+                    self.open_failures(run),
+                    shard=shard,
+                    on_new_records=on_new_records,
+                )
             yield run
 
     @contextlib.contextmanager
@@ -205,7 +205,7 @@ class ContinuationSampler:
     ) -> None:
         """Sample the continuations that a run lacks; see :meth:`sample_continuations`.
 
-        ``failures`` receives the prefixes that the engine refuses.
+        The caller closes the sampler. ``failures`` receives the prefixes that the engine refuses.
         """
         unique_ids = list(dict.fromkeys(prefix.id for prefix in list_prefixes()))
         prefix_ids = shard.select(unique_ids)

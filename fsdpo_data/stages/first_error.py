@@ -32,7 +32,7 @@ from fsdpo_data.dataset.run_directory import RunDir
 from fsdpo_data.dataset.schema import replace_column, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.dataset.stage_records import GRADE_STAGE, GradeRecord
-from fsdpo_data.engines.samplers import EngineLoader
+from fsdpo_data.engines.samplers import open_engine
 from fsdpo_data.stages.continuations import (
     PREFIX_BATCH_ROWS,
     ROLLOUTS_FOLDER,
@@ -251,21 +251,36 @@ class FirstErrorStage(Stage):
     @contextlib.contextmanager
     def _search(self, draft: DatasetDraft, shard: JobShard = UNSHARDED) -> Iterator[_Search]:
         """Sample the missing continuations for the solutions of a shard, round by round."""
-        # All rounds share one sampler, because loading a model is slow.
-        loader = EngineLoader(self.continuation_sampler.make_sampler)
-        sampler = replace(self.continuation_sampler, make_sampler=loader)
         files = draft.parent_files("solutions")
         prompts = None
         if shard != UNSHARDED:
             unique_prompts = dict.fromkeys(row["prompt"] for row in _wrong_solutions(files))
             prompts = frozenset(shard.select(list(unique_prompts)))
-        with sampler.open_run(draft.root / ROLLOUTS_FOLDER) as run:
+        with self.continuation_sampler.open_run(draft.root / ROLLOUTS_FOLDER) as run:
             search = _Search(run)
+            self._sample_rounds(search, draft, files, prompts)
+            yield search
 
-            def list_prefixes() -> Iterator[Prefix]:
-                """Yield the prefixes of this round."""
-                return (request.prefix for request in search.list_requests(files, prompts))
+    def _sample_rounds(
+        self,
+        search: _Search,
+        draft: DatasetDraft,
+        files: Sequence[Path],
+        prompts: Container[str] | None,
+    ) -> None:
+        """Sample and grade the prefixes that the search requests, until it requests none.
 
+        ``files`` and ``prompts`` select the solutions, as in :meth:`_Search.list_requests`.
+        """
+
+        def list_prefixes() -> Iterator[Prefix]:
+            """Yield the prefixes of this round."""
+            return (request.prefix for request in search.list_requests(files, prompts))
+
+        run = search.run
+        # All rounds share one sampler, because loading a model is slow.
+        with open_engine(self.continuation_sampler.make_sampler) as load_sampler:
+            sampler = replace(self.continuation_sampler, make_sampler=load_sampler)
             failures = sampler.open_failures(run)
             while n_prefixes := len({prefix.id for prefix in list_prefixes()}):
                 sampler.sample_into(
@@ -277,7 +292,6 @@ class FirstErrorStage(Stage):
                 )
                 with sampler.open_grader(draft, run, self.workers, n_prefixes) as grade:
                     search.grade(grade, search.list_requests(files, prompts))
-            yield search
 
 
 def _wrong_solutions(files: Sequence[Path]) -> Iterator[dict[str, Any]]:

@@ -28,7 +28,7 @@ from fsdpo_data.engines.answer_judge_formats import (
     find_answer_judge_format,
     get_answer_judge_format,
 )
-from fsdpo_data.engines.samplers import EngineLoader, Sampler
+from fsdpo_data.engines.samplers import Sampler, open_engine
 from fsdpo_data.engines.weights import resolve_judge
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.stages.continuations import (
@@ -212,14 +212,13 @@ def open_judge_session(
 
     The model is loaded when a reply is missing, and closed at the end, unless the judge keeps it.
     """
-    loader = EngineLoader(judge.reply_sampler.make_sampler)
-    reply_sampler = replace(judge.reply_sampler, make_sampler=loader)
-    with reply_sampler.open_run(root / FOLDER) as run:
-        try:
-            yield JudgeSession(replace(judge, reply_sampler=reply_sampler), run, progress)
-        finally:
-            if not judge.keeps_engine:
-                loader.close()
+    sampler = judge.reply_sampler
+    with (
+        sampler.open_run(root / FOLDER) as run,
+        open_engine(sampler.make_sampler, keeps_engine=judge.keeps_engine) as load_sampler,
+    ):
+        reply_sampler = replace(sampler, make_sampler=load_sampler)
+        yield JudgeSession(replace(judge, reply_sampler=reply_sampler), run, progress)
 
 
 def judge_question(question: str, request: GradingRequest, answer: str | None) -> JudgeQuestion:

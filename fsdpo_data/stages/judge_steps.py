@@ -139,15 +139,15 @@ class JudgeStage(Stage):
         self, draft: DatasetDraft, run: RunDir, table: pa.Table
     ) -> Iterator[_SolutionVotes]:
         """Yield the solutions of a file, each with its votes."""
-        prompts = list(self._prompts(draft, table))
-        prompt_ids = [prefix_id(prompt) if prompt else "" for _, prompt in prompts]
+        judge_prompts = list(self._prompts(draft, table))
+        prompt_ids = [prefix_id(prompt) if prompt else "" for _, prompt in judge_prompts]
         records = run.read_records(key for key in prompt_ids if key in run.line_spans)
-        for (row, _), prompt_id in zip(prompts, prompt_ids, strict=True):
+        for (row, prompt), prompt_id in zip(judge_prompts, prompt_ids, strict=True):
             if prompt_id not in run.line_spans:  # not for the judge, or the prompt has failed
                 yield _SolutionVotes(row, votes=None)
                 continue
             critiques = next(records).completions
-            votes = read_votes(self.critique_format, critiques, len(row["completions"]))
+            votes = read_votes(self.critique_format, prompt, critiques, len(row["completions"]))
             yield _SolutionVotes(row, votes)
 
     def _count_steps(self, draft: DatasetDraft, run: RunDir, table: pa.Table) -> pa.Table:

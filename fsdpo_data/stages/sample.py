@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -56,10 +56,10 @@ from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.resolved import ResolvedPolicy
 from fsdpo_data.engines.samplers import (
-    EngineLoader,
     PromptFailure,
     PromptOutcome,
     Sampler,
+    open_engine,
     raise_failures,
     refuse_full_context,
     stream,
@@ -180,19 +180,16 @@ def build(
     """
     if not stages:
         return _build(job, out, resume=resume, progress=progress)
-    loader = EngineLoader(job.policy.make_sampler)
     with lock_run_directory(out, job.config_with(stages), resume=resume):
         # The lock has checked the config, so everything in the directory belongs to this run.
         _build(
-            replace(job, policy=replace(job.policy, make_sampler=loader)),
+            job,
             out / BUILD_FOLDER,
             resume=True,
             progress=progress,
             # Solutions of problems that failed before change the input of the stages.
             on_new_records=lambda: discard_dataset(out),
         )
-        if not job.keeps_engine:
-            loader.close()  # the next model may need the memory
         return run_stages(out / BUILD_FOLDER, out, stages=stages, progress=progress)
 
 
@@ -290,25 +287,29 @@ def sample_problems(
     *,
     on_new_records: Callable[[], None] = ignore_new_records,
 ) -> None:
-    """Sample the solutions of ``problems`` that the run does not have yet."""
+    """Sample the solutions of ``problems`` that the run does not have yet.
+
+    The sampler is then closed, unless the job keeps it, because the next model needs the memory.
+    """
     render_prompt = job.policy.model.template.render
     prompts = (
         (problem.id, Prompt(render_prompt(problem.question), problem.question))
         for problem in problems
         if job.keeps_batches or problem.id not in run.line_spans
     )
-    sample_missing(
-        run,
-        [problem.id for problem in problems],
-        prompts,
-        sampling=job.spec.sample.sampling,
-        make_sampler=job.policy.make_sampler,
-        batch_size=job.policy.batch_size,
-        phase="sample",
-        progress=progress,
-        failures=FailureLog(run.path, job.failure_policy, "problems", run.line_spans),
-        on_new_records=on_new_records,
-    )
+    with open_engine(job.policy.make_sampler, keeps_engine=job.keeps_engine) as load_sampler:
+        sample_missing(
+            run,
+            [problem.id for problem in problems],
+            prompts,
+            sampling=job.spec.sample.sampling,
+            make_sampler=load_sampler,
+            batch_size=job.policy.batch_size,
+            phase="sample",
+            progress=progress,
+            failures=FailureLog(run.path, job.failure_policy, "problems", run.line_spans),
+            on_new_records=on_new_records,
+        )
 
 
 def sample_missing(

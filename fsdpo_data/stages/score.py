@@ -29,6 +29,7 @@ from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEn
 from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard
 from fsdpo_data.engines.registry import SCORERS
 from fsdpo_data.engines.resolved import ResolvedRewardModel, resolve_reward_model
+from fsdpo_data.engines.samplers import EngineLoader, open_engine
 from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
@@ -83,6 +84,7 @@ class ScoreStage(Stage):
         reward_model: The process reward model. Loaded only if rewards are missing, because loading
             is slow.
         failure_policy: When the stage stops because of solutions that the engine refuses.
+        keeps_engine: Whether the scorer stays loaded, because another stage uses it.
     """
 
     name = SCORE_STAGE
@@ -90,7 +92,7 @@ class ScoreStage(Stage):
 
     reward_model: ResolvedRewardModel
     failure_policy: FailurePolicy = STOP_AT_FIRST
-    _scorer: Scorer | None = None  #: The loaded scorer.
+    keeps_engine: bool = False
 
     def options(self) -> ScoreSettings:
         """Return the model and its engine."""
@@ -112,16 +114,18 @@ class ScoreStage(Stage):
         n_solutions = sum(map(count_rows, shard.select(draft.parent_files("solutions"))))
         failures.expect(n_solutions)
         written_files = draft.written_files("solutions")
-        for file in shard.select(draft.current_files("solutions")):
-            if file in written_files:
-                self._retry_failures(draft, failures, file)
-        draft.rewrite_config(
-            "solutions",
-            "score",
-            partial(self._add_rewards, draft, failures),
-            advance=False,
-            shard=shard,
-        )
+        make_scorer = self.reward_model.make_scorer
+        with open_engine(make_scorer, keeps_engine=self.keeps_engine) as load_scorer:
+            for file in shard.select(draft.current_files("solutions")):
+                if file in written_files:
+                    self._retry_failures(draft, failures, load_scorer, file)
+            draft.rewrite_config(
+                "solutions",
+                "score",
+                partial(self._add_rewards, draft, failures, load_scorer),
+                advance=False,
+                shard=shard,
+            )
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Score every file of solutions, and update the pairs."""
@@ -132,25 +136,36 @@ class ScoreStage(Stage):
         counts = reward_statistics(draft.current_files("solutions"), aggregates)
         counts.format_evidence = self.reward_model.format_evidence
         counts.failed = len(self._open_failures(draft))
-        self._scorer = None  # frees the memory for the next stage
         return self.make_record(counts, Cost(tokens=0, prm_calls=counts.scored, seconds=0.0))
 
     def _open_failures(self, draft: DatasetDraft) -> FailureLog:
         """Open the failed solutions of the new dataset."""
         return FailureLog(draft.root, self.failure_policy, "solutions")
 
-    def _add_rewards(self, draft: DatasetDraft, failures: FailureLog, table: pa.Table) -> pa.Table:
+    def _add_rewards(
+        self,
+        draft: DatasetDraft,
+        failures: FailureLog,
+        load_scorer: EngineLoader[Scorer],
+        table: pa.Table,
+    ) -> pa.Table:
         """Return the solutions of a file with their step rewards."""
         rewards: list[list[float] | None] = []
         for start in range(0, table.num_rows, SCORING_BATCH):
             batch = table.slice(start, SCORING_BATCH)
-            rewards += self._score_rows(draft, failures, batch)
+            rewards += self._score_rows(draft, failures, load_scorer, batch)
             failures.check_engine(has_finished_items=bool(draft.written_files("solutions")))
             draft.progress.advance(batch.num_rows)
         failures.save()  # before the file, which a resumed run does not score again
         return replace_column(table, "step_rewards", rewards)
 
-    def _retry_failures(self, draft: DatasetDraft, failures: FailureLog, file: Path) -> None:
+    def _retry_failures(
+        self,
+        draft: DatasetDraft,
+        failures: FailureLog,
+        load_scorer: EngineLoader[Scorer],
+        file: Path,
+    ) -> None:
         """Score the failed solutions in a file of an earlier session again.
 
         A local engine gets their batch as a whole, because the batch affects the last bits of the
@@ -168,7 +183,7 @@ class ScoreStage(Stage):
             rows_to_score = [row for row in range(len(ids)) if row // SCORING_BATCH in batches]
         for start in range(0, len(rows_to_score), SCORING_BATCH):
             rows = rows_to_score[start : start + SCORING_BATCH]
-            new_rewards = self._score_rows(draft, failures, table.take(rows))
+            new_rewards = self._score_rows(draft, failures, load_scorer, table.take(rows))
             for row, row_rewards in zip(rows, new_rewards, strict=True):
                 rewards[row] = row_rewards
         if all(ids[row] in failures for row in failed_rows):
@@ -179,10 +194,14 @@ class ScoreStage(Stage):
         failures.save()  # after the file: a stopped process scores the solutions once more
 
     def _score_rows(
-        self, draft: DatasetDraft, failures: FailureLog, table: pa.Table
+        self,
+        draft: DatasetDraft,
+        failures: FailureLog,
+        load_scorer: EngineLoader[Scorer],
+        table: pa.Table,
     ) -> list[list[float] | None]:
         """Return the step rewards of some solutions, and record the failed ones."""
-        self._scorer = self._scorer or self.reward_model.make_scorer()
+        scorer = load_scorer()
         rows = table.select(["solution_id", "problem_id", "prompt", "completions"]).to_pylist()
         questions = questions_by_id(draft.current_files("problems"), table["problem_id"])
         items = [
@@ -190,9 +209,9 @@ class ScoreStage(Stage):
             for row in rows
         ]
         if failures.policy.stops_at_first:
-            outcomes: list[ScoreOutcome] = [*self._scorer.score(items)]
+            outcomes: list[ScoreOutcome] = [*scorer.score(items)]
         else:
-            outcomes = score_outcomes(self._scorer, items)
+            outcomes = score_outcomes(scorer, items)
         rewards: list[list[float] | None] = []
         for row, outcome in zip(rows, outcomes, strict=True):
             if isinstance(outcome, ItemError):

@@ -134,14 +134,9 @@ def _preference_arguments(config: DpoConfig) -> Any:
     """Return the ``TrainingArguments`` of the run.
 
     Raises:
-        InputError: if one process sees several GPUs, or FlexAttention would run on a CPU.
+        InputError: if FlexAttention would run on a CPU.
     """
     arguments = training_arguments(config)
-    if arguments.n_gpu > 1:
-        raise InputError(
-            f"{arguments.n_gpu} GPUs but one process: start one process per GPU with torchrun "
-            "--nproc-per-node, or make only one GPU visible (CUDA_VISIBLE_DEVICES)."
-        )
     if config.attention == "flex" and not torch.cuda.is_available():
         raise InputError(
             "FlexAttention has gradients on GPUs only; expected auto or sdpa.",

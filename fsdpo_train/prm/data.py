@@ -86,19 +86,23 @@ def read_labelled_rows(
             that ``config`` selects.
 
     Raises:
-        InputError: if a file cannot be read, if labels and steps do not match, or if all solutions
-            are unlabelled. Also if the options need a fraction of correct continuations for each
-            step, but the labels come from a search for the first error.
+        InputError: if a file cannot be read, if labels and steps do not match, if all solutions
+            are unlabelled, or if no problem is mixed with ``only_mixed``. Also if the options need
+            a fraction of correct continuations for each step, but the labels come from a search for
+            the first error.
     """
-    mixed_problems = _mixed_problems(data) if config.only_mixed else None
-    kinds: list[LabelKind] = []
+    names = [str(name) for name in config.data]
+    kinds = [
+        _select_label_kind(name, source, config) if source.is_dataset else None
+        for name, source in zip(names, data.sources, strict=True)
+    ]
+    mixed_problems = _mixed_problems(data, kinds, config) if config.only_mixed else None
     has_labelled_row = False
-    for name, source in zip(config.data, data.sources, strict=True):
-        if source.is_dataset:
-            kinds.append(_select_label_kind(str(name), source, config))
-            rows = _read_dataset_rows(source, kinds[-1], config, mixed_problems, counts)
+    for name, source, kind in zip(names, data.sources, kinds, strict=True):
+        if kind is None:
+            rows = _read_file_rows(name, source, config)
         else:
-            rows = _read_file_rows(str(name), source, config)
+            rows = _read_dataset_rows(source, kind, config, mixed_problems, counts)
         for row in rows:
             has_labelled_row = True
             yield row
@@ -106,8 +110,8 @@ def read_labelled_rows(
         raise _unusable_data_error(
             config.data_text,
             f"none of {counts['unlabelled_solutions']} solutions has labels of the kind "
-            f"{' or '.join(dict.fromkeys(kinds))}. Choose other `labels`, or label the solutions "
-            "with `fsdpo-data label`.",
+            f"{' or '.join(dict.fromkeys(filter(None, kinds)))}. Choose other `labels`, or label "
+            "the solutions with `fsdpo-data label`.",
         )
 
 
@@ -127,16 +131,22 @@ def _read_dataset_rows(
         mixed_problems: Ids of the selected problems; None for all problems.
         counts: The counts of :func:`read_labelled_rows`.
     """
+    for location, row in _used_rows(source, kind, config):
+        if row["labels"] is None:
+            counts["unlabelled_solutions"] += 1
+        elif mixed_problems is None or row["problem_id"] in mixed_problems:
+            yield _labelled_row(location, row)
+
+
+def _used_rows(source: RowSource, kind: LabelKind, config: PrmConfig) -> Iterator[tuple[str, Row]]:
+    """Yield the solutions of a dataset with steps, up to the number of ``samples``.
+
+    Their ``labels`` are those of the kind, or None.
+    """
     for location, row in source.rows():
         exceeds_samples = config.samples and row["sample_index"] >= config.samples
-        is_selected = mixed_problems is None or row["problem_id"] in mixed_problems
-        if not row["completions"] or exceeds_samples or not is_selected:
-            continue
-        labels = read_step_labels(row, kind)
-        if labels is None:
-            counts["unlabelled_solutions"] += 1
-            continue
-        yield _labelled_row(location, {**row, "labels": labels})
+        if row["completions"] and not exceeds_samples:
+            yield location, {**row, "labels": read_step_labels(row, kind)}
 
 
 def _select_label_kind(name: str, source: RowSource, config: PrmConfig) -> LabelKind:
@@ -169,17 +179,41 @@ def _select_label_kind(name: str, source: RowSource, config: PrmConfig) -> Label
     return best_kind if config.labels == "auto" else config.labels
 
 
-def _mixed_problems(data: TrainingData) -> set[str]:
-    """Return the ids of problems with correct and wrong solutions, over all datasets."""
+def _mixed_problems(
+    data: TrainingData, kinds: Sequence[LabelKind | None], config: PrmConfig
+) -> set[str]:
+    """Return the ids of problems whose used solutions are both correct and wrong.
+
+    A problem may be in several datasets.
+
+    Args:
+        data: The opened sources.
+        kinds: The kind of labels of each source; None for a file.
+        config: The options of the run.
+
+    Raises:
+        InputError: if there is no such problem.
+    """
     correct_ids = set()
     wrong_ids = set()
-    datasets = [source for source in data.sources if source.is_dataset]
-    for _, row in TrainingData(tuple(datasets)).rows():
-        if row["outcome"] == "correct":
-            correct_ids.add(row["problem_id"])
-        elif row["outcome"] in MODEL_FAILURES:
-            wrong_ids.add(row["problem_id"])
-    return correct_ids & wrong_ids
+    for source, kind in zip(data.sources, kinds, strict=True):
+        if kind is None:
+            continue
+        for _, row in _used_rows(source, kind, config):
+            if row["labels"] is None:
+                continue
+            if row["outcome"] == "correct":
+                correct_ids.add(row["problem_id"])
+            elif row["outcome"] in MODEL_FAILURES:
+                wrong_ids.add(row["problem_id"])
+    mixed_ids = correct_ids & wrong_ids
+    if any(kinds) and not mixed_ids:
+        raise _unusable_data_error(
+            config.data_text,
+            "no problem has both correct and wrong solutions with labels. Leave out `only_mixed`, "
+            "or use more samples.",
+        )
+    return mixed_ids
 
 
 def _read_file_rows(name: str, source: RowSource, config: PrmConfig) -> Iterator[LabelledRow]:

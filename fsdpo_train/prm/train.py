@@ -155,7 +155,7 @@ def _make_trainer(
 ) -> "PrmTrainer":
     """Prepare the model for the loss and for shared prompts, and return its trainer."""
     trains_policy = config.prm_loss.trains_policy
-    share_prompt = can_share_prompts(model, arguments, [*data.train, *data.held_out])
+    share_prompt = can_share_prompts(model, [*data.train, *data.held_out])
     if trains_policy:
         check_plain_head(model)
         patch_to_return_logprobs(model, attention="auto")  # also accepts shared prompts

@@ -83,7 +83,7 @@ def train_sft(config: SftConfig) -> SftReport:
         with gathered_weights(model):
             # The output of a plain head is the logits, so they can be computed in chunks.
             has_plain_head = head_error(model) == 0
-        share_prompt = can_share_prompts(model, arguments, encoded.rows)
+        share_prompt = can_share_prompts(model, encoded.rows)
         # A shared prompt needs tree attention; "auto" selects its implementation.
         model = patch_to_return_logprobs(
             model, attention="auto" if share_prompt else None, has_plain_head=has_plain_head

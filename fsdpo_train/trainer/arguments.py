@@ -4,7 +4,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from transformers import Trainer, TrainingArguments
+from transformers import Trainer, TrainingArguments, get_scheduler
 from transformers.integrations import get_available_reporting_integrations
 from transformers.trainer_utils import SchedulerType
 from transformers.training_args import OptimizerNames
@@ -26,7 +26,8 @@ def training_arguments(config: TrainConfig, **stage_options: Any) -> Any:
         **stage_options: Arguments that only this stage sets.
 
     Raises:
-        InputError: if an option is unknown, or options do not go together.
+        InputError: if an option is unknown, options do not go together, or one process sees several
+            GPUs.
         UnavailableError: if a tracker, DeepSpeed or a package for adapters is not installed.
     """
     _check_names(config)
@@ -68,6 +69,7 @@ def training_arguments(config: TrainConfig, **stage_options: Any) -> Any:
         ) from error
     except ValueError as error:
         raise InputError(f"these options do not go together: {first_line(error)}") from error
+    _check_one_gpu(arguments)
     _check_optimizer(arguments, config)
     return arguments
 
@@ -76,10 +78,11 @@ def _check_names(config: TrainConfig) -> None:
     """Check the names of the schedule, the optimizer and the tracker.
 
     Raises:
-        InputError: if transformers has no such schedule or optimizer.
+        InputError: if transformers has no such schedule or optimizer, or if the schedule needs
+            further arguments.
         UnavailableError: if the tracker is not installed.
     """
-    schedules = [schedule.value for schedule in SchedulerType]
+    schedules = [schedule.value for schedule in SchedulerType if not _needs_arguments(schedule)]
     if config.schedule not in schedules:
         raise unknown_name_error("schedule", config.schedule, schedules)
     optimizers = [optimizer.value for optimizer in OptimizerNames]
@@ -92,6 +95,19 @@ def _check_names(config: TrainConfig) -> None:
             field="report_to",
             value=config.report_to,
         )
+
+
+def _needs_arguments(schedule: SchedulerType) -> bool:
+    """Return whether a schedule needs arguments of its own, such as its lowest learning rate.
+
+    The Trainer would notice only after the data are tokenised and the models are loaded.
+    """
+    optimizer = torch.optim.SGD([torch.zeros(1)], lr=1.0)
+    try:
+        get_scheduler(schedule, optimizer, num_warmup_steps=0, num_training_steps=1)
+    except (TypeError, ValueError):
+        return True
+    return False
 
 
 def _check_adapter_packages(config: TrainConfig) -> None:
@@ -108,6 +124,19 @@ def _check_adapter_packages(config: TrainConfig) -> None:
                 field=field,
                 value=value,
             )
+
+
+def _check_one_gpu(arguments: TrainingArguments) -> None:
+    """Raise an InputError if one process sees several GPUs.
+
+    The Trainer would use DataParallel, which splits every tensor of a batch by its first dimension.
+    Positions in the whole batch, which the models get, would point to other tokens or to none.
+    """
+    if arguments.n_gpu > 1:
+        raise InputError(
+            f"{arguments.n_gpu} GPUs but one process: start one process per GPU with torchrun "
+            "--nproc-per-node, or make only one GPU visible (CUDA_VISIBLE_DEVICES)."
+        )
 
 
 def _check_optimizer(arguments: TrainingArguments, config: TrainConfig) -> None:

@@ -147,10 +147,10 @@ def pad_rows(rows: Sequence[Any], fill: float) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=fill)
 
 
-def can_share_prompts(model: Any, arguments: Any, rows: Sequence[SolutionRow]) -> bool:
+def can_share_prompts(model: Any, rows: Sequence[SolutionRow]) -> bool:
     """Return whether the model can compute the rows of a batch as one row with shared prompts."""
-    # Attention dropout would be the same for all solutions. DataParallel would split the one row.
-    if getattr(model.config, "attention_dropout", 0) or arguments.n_gpu > 1:
+    # Attention dropout would be the same for all solutions.
+    if getattr(model.config, "attention_dropout", 0):
         return False
     with gathered_weights(model):
         return supports_prefix_sharing(model, max(len(row.solution.input_ids) for row in rows))

@@ -1,8 +1,10 @@
 """The models of a training run: loading, checks, LoRA adapters and 4-bit weights."""
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
+from torch.nn import Embedding
 from torch.nn.modules.dropout import _DropoutNd
 
 from fsdpo_data.core.errors import InputError
@@ -10,8 +12,12 @@ from fsdpo_data.models import checkpoints
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_train.config import TrainConfig
 
+log = logging.getLogger(__name__)
+
 #: Names that transformers gives the head of a reward model, depending on the architecture.
 REWARD_HEAD_NAMES = ["classifier", "score"]
+#: Names that peft gives the original of a module that it adapts or trains.
+_PEFT_COPIES = {"base_layer", "original_module"}
 
 
 def load_model(
@@ -120,7 +126,8 @@ def add_lora_adapters(model: Any, rank: int, task: str) -> Any:
     """Add LoRA adapters to all linear layers of ``model``, and return the result.
 
     The scale of the adapters is 2 (``lora_alpha`` is twice the rank). A vocabulary head gets no
-    adapter, and a new reward head is trained directly.
+    adapter, and a new reward head is trained directly. A warning names other matrices without an
+    adapter, such as the experts of some mixture-of-experts models.
 
     Args:
         model: The model.
@@ -143,7 +150,28 @@ def add_lora_adapters(model: Any, rank: int, task: str) -> Any:
         if parameter.requires_grad:
             # In bfloat16, updates with a learning rate of 1e-5 round to zero.
             parameter.data = parameter.data.float()
+    _warn_about_frozen_matrices(adapted.get_base_model())
     return adapted
+
+
+def _warn_about_frozen_matrices(model: Any) -> None:
+    """Warn if a model has matrices that LoRA neither adapts nor trains, except for embeddings."""
+    head = model.get_output_embeddings()
+    frozen_sizes = {
+        f"{module_name}.{name}": parameter.numel()
+        for module_name, module in model.named_modules()
+        if module is not head and not isinstance(module, Embedding)
+        for name, parameter in module.named_parameters(recurse=False)
+        if parameter.ndim > 1
+        and not parameter.requires_grad
+        and not _PEFT_COPIES & {*module_name.split(".")}
+    }
+    if frozen_sizes:
+        log.warning(
+            f"LoRA has no adapters for {sum(frozen_sizes.values()):,} weights, such as "
+            f"{max(frozen_sizes, key=frozen_sizes.__getitem__)}, so they are not trained. Without "
+            "`lora`, all weights are trained."
+        )
 
 
 def attach_to_full_precision(model: Any, config: TrainConfig) -> Any:

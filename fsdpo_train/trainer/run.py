@@ -16,17 +16,18 @@ from fsdpo_cards.pinned_names import pinned_name
 
 import fsdpo_data
 from fsdpo_data.core.files import write_text
+from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.plugins import load_environment_plugins, loaded_plugins
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.dataset.stage_registry import card_rows
 from fsdpo_data.models.checkpoints import hide_bars
 from fsdpo_data.models.prompts import TEMPLATES
-from fsdpo_data.models.resolve import resolve_weights
+from fsdpo_data.models.resolve import architecture_revision, resolve_weights
 from fsdpo_data.models.trained_template import recognise_template, write_trained_template
-from fsdpo_train.config import TrainConfig
+from fsdpo_train.config import DEEPSPEED_PRESETS, TrainConfig
 from fsdpo_train.trainer.row_source import RowSource, TrainingData
 from fsdpo_train.trainer.run_directory import is_main_process, lock_run_directory
-from fsdpo_train.trainer.train_command import PATH_OPTIONS, train_command
+from fsdpo_train.trainer.train_command import train_command
 from fsdpo_train.trainer.trainer import save_merged
 
 TEMPLATE_ROWS = 200  #: Rows of a file whose prompts show its prompt template.
@@ -55,7 +56,12 @@ def start_run(config: TrainConfig, data: TrainingData) -> Iterator[dict[str, Any
         StoreError: if the directory cannot be written, or another process trains in it.
         UnavailableError: if the Hub cannot be reached, or a package is not installed.
     """
-    identity = {**config.identity(), "data": data.identity, **_plugin_identity()}
+    identity = {
+        **config.identity(),
+        "data": data.identity,
+        **_pinned_files(config),
+        **_plugin_identity(),
+    }
     if not getattr(config, "batch_pairs", 0):  # any number of processes trains the same steps
         identity |= _processes()
     if config.model is not None:
@@ -66,6 +72,19 @@ def start_run(config: TrainConfig, data: TrainingData) -> Iterator[dict[str, Any
     with lock_run_directory(config, identity), hide_bars():
         transformers.set_seed(config.seed)
         yield identity
+
+
+def _pinned_files(config: TrainConfig) -> dict[str, str]:
+    """Return the options that name a file: its name and the digest of its content."""
+    pinned_files = {}
+    if config.deepspeed is not None and config.deepspeed not in DEEPSPEED_PRESETS:
+        file = Path(config.deepspeed)
+        pinned_files["deepspeed"] = f"{file.name}@sha256:{file_sha256(file)}"
+    architecture: Path | None = getattr(config, "from_config", None)
+    if architecture is not None:
+        revision = architecture_revision(architecture)
+        pinned_files["from_config"] = f"{architecture.resolve().name}@{revision}"
+    return pinned_files
 
 
 def _plugin_identity() -> dict[str, str]:
@@ -157,7 +176,7 @@ def _write_card(
         model=model,
         sources=[_card_source(source) for source in data.sources],
         report=vars(report),
-        options={**_without_folders(options), **_processes(), **versions},
+        options={**options, **_processes(), **versions},
         command=train_command(config, model, [source.name for source in data.sources]),
     )
     write_text(config.out / "README.md", model_card(run))
@@ -187,10 +206,3 @@ def _processes() -> dict[str, str]:
     """
     count = os.environ.get("WORLD_SIZE", "1")
     return {} if count == "1" else {"processes": count}
-
-
-def _without_folders(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options with file names in place of paths."""
-    return {
-        key: Path(value).name if key in PATH_OPTIONS else value for key, value in options.items()
-    }

@@ -47,6 +47,7 @@ from fsdpo_train.prm.data import (  # noqa: E402
     read_labelled_rows,
 )
 from fsdpo_train.trainer.arguments import training_arguments  # noqa: E402
+from fsdpo_train.trainer.row_source import RowSource, TrainingData  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -307,7 +308,40 @@ def test_only_mixed_keeps_problems_with_right_and_wrong_solutions(
     assert len(list(labelled_rows(mixed))) == 9
     small_build(tmp_path / "wrong", problem_set(3, answer="7"))
     wrong = config(policy, tmp_path / "wrong", tmp_path, only_mixed=True)
-    assert list(labelled_rows(wrong)) == []
+    with pytest.raises(InputError, match="no problem has both correct and wrong solutions"):
+        list(labelled_rows(wrong))
+
+
+def test_only_mixed_reads_the_samples_that_are_trained_on(policy: Path, tmp_path: Path) -> None:
+    """The first sample of each problem is correct, and the second one is wrong."""
+    small_build(tmp_path / "run", problem_set(3))
+    first = config(policy, tmp_path / "run", tmp_path, only_mixed=True, samples=1)
+    with pytest.raises(InputError, match="no problem has both correct and wrong solutions"):
+        list(labelled_rows(first))
+    first_two = config(policy, tmp_path / "run", tmp_path, only_mixed=True, samples=2)
+    assert len(list(labelled_rows(first_two))) == 6
+
+
+def test_only_mixed_reads_the_solutions_with_labels() -> None:
+    counts = [{"n": 1, "n_correct": 1}]
+    rows = [
+        {"problem_id": problem, "outcome": outcome, "rollouts": rollouts, "completions": ["s"]}
+        for problem, outcome, rollouts in [
+            ("unlabelled", "correct", counts),
+            ("unlabelled", "incorrect", None),
+            ("mixed", "correct", counts),
+            ("mixed", "incorrect", counts),
+        ]
+    ]
+    located_rows = [
+        ("", {"prompt": "p", "step_labels": None, "labels": None, **row}) for row in rows
+    ]
+    source = RowSource("digest", "rows", lambda: iter(located_rows))
+    options = PrmConfig(data="d", out=Path("o"), labels="rollouts", only_mixed=True)
+    unlabelled = Counter[str]()
+    used_rows = read_labelled_rows(TrainingData((source,)), options, unlabelled)
+    assert [row.problem for row in used_rows] == ["mixed", "mixed"]
+    assert unlabelled["unlabelled_solutions"] == 1
 
 
 @pytest.mark.parametrize(
@@ -560,6 +594,9 @@ def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) 
         train(deepspeed="zero4")
     with pytest.raises(InputError, match="lora = 4: adapters cannot be merged"):
         train(lora=4, deepspeed="zero3")
+    for schedule in ("warmup_stable_decay", "cosine_with_min_lr", "cosine_warmup_with_min_lr"):
+        with pytest.raises(InputError, match=f"schedule = '{schedule}': .* linear, cosine, "):
+            train(schedule=schedule)
     with pytest.raises(UnavailableError, match="report_to = 'nobody'"):
         train(report_to="nobody")
     assert not (tmp_path / "prm").exists()

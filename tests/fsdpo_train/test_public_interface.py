@@ -232,6 +232,28 @@ def test_two_runs_cannot_train_in_one_directory(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("stage", ["sft", "prm", "dpo"])
+def test_one_process_with_several_gpus_is_refused(
+    stage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    monkeypatch.setattr(transformers.TrainingArguments, "n_gpu", 2)
+    rows = {
+        "sft": [{"prompt": f"{i}\n", "completion": f"It is {i}."} for i in range(8)],
+        "prm": stepwise_rows(),
+        "dpo": preference_rows(),
+    }
+    data = write_rows(tmp_path / "rows.jsonl", rows[stage])
+    config_class, train = {
+        "sft": (fsdpo_train.SftConfig, fsdpo_train.train_sft),
+        "prm": (fsdpo_train.PrmConfig, fsdpo_train.train_prm),
+        "dpo": (fsdpo_train.DpoConfig, fsdpo_train.train_dpo),
+    }[stage]
+    config = config_class(data=data, out=tmp_path / "out", model="tiny", max_steps=1)
+    with pytest.raises(InputError, match="2 GPUs but one process: start one process per GPU"):
+        train(config)
+
+
 def test_missing_packages_are_named(tmp_path: Path) -> None:
     data = write_rows(tmp_path / "rows.jsonl", stepwise_rows())
     code = (

@@ -23,6 +23,8 @@ from fsdpo_train.sft import train as sft  # noqa: E402
 from fsdpo_train.trainer import batching  # noqa: E402
 from fsdpo_train.trainer.row_formats import SFT_ROWS  # noqa: E402
 from fsdpo_train.trainer.row_source import RowSource, TrainingData, open_data  # noqa: E402
+from fsdpo_train.trainer.run import start_run  # noqa: E402
+from fsdpo_train.trainer.run_directory import write_identity  # noqa: E402
 
 ROWS = [
     {"prompt": f"Problem: {a} plus {b}\nSolution:\n", "completion": f"Step 1: {a} + {b} = {a + b}"}
@@ -302,6 +304,35 @@ def test_a_used_directory_is_refused(architecture, data, tmp_path):
     with pytest.raises(RunMismatchError, match=r"these differ: \['lr'\]"):
         other = config(architecture, data, tmp_path / "out", max_steps=1, lr=1e-3, resume=True)
         sft.train_sft(other)
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json"])
+def test_a_changed_architecture_is_not_resumed(architecture, data, tmp_path, file):
+    folder = shutil.copytree(architecture, tmp_path / "architecture")
+    options = dict(max_steps=1, save_every=1)
+    sft.train_sft(config(folder, data, tmp_path / "out", **options))
+    moved = shutil.move(folder, tmp_path / "moved" / folder.name)
+    sft.train_sft(config(moved, data, tmp_path / "out", resume=True, **options))
+    content = json.loads((moved / file).read_text())
+    (moved / file).write_text(json.dumps({**content, "note": "changed"}))
+    with pytest.raises(RunMismatchError, match=r"these differ: \['from_config'\]"):
+        sft.train_sft(config(moved, data, tmp_path / "out", resume=True, **options))
+
+
+def test_a_changed_deepspeed_file_is_not_resumed(architecture, data, tmp_path):
+    file = tmp_path / "zero.json"
+    file.write_text('{"zero_optimization": {"stage": 2}}')
+    options = config(architecture, data, tmp_path / "out", deepspeed=str(file), resume=True)
+    with start_run(options, open_rows(data)) as identity:
+        write_identity(options, identity)
+    with start_run(options, open_rows(data)):
+        pass
+    file.write_text('{"zero_optimization": {"stage": 3}}')
+    with (
+        pytest.raises(RunMismatchError, match=r"these differ: \['deepspeed'\]"),
+        start_run(options, open_rows(data)),
+    ):
+        pass
 
 
 def test_an_invalid_option_prints_one_line(capsys):

@@ -36,6 +36,7 @@ from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.dataset.validate import explain_damage
 from fsdpo_data.engines.load import load_likelihood, load_scorer
 from fsdpo_data.engines.options import ScorerOptions
+from fsdpo_data.engines.samplers import open_engine
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.weights import resolve_prm
@@ -162,18 +163,19 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
             sample = read_manifest(options.data).get(SAMPLE_STAGE, SampleRecord).options
             warn_about_template(prm, sample.template)
     progress.phase("load the model", 1)
-    scorer = _ProgressScorer(_load_model(prm, options), progress)
-    if options.data:
-        measurements.dataset = dataset_report(_add_rewards(entries, scorer), options.k)
-    if examples_by_name:
-        score = partial(score_examples, scorer=scorer, template=template)
-        measurements.processbench = _measure_processbench(
-            options, examples_by_name, tuning_examples, score
-        )
-    if altered:
-        rewards = score_examples(altered, scorer, template)
-        threshold = _DEFAULT_THRESHOLD if options.threshold is None else options.threshold
-        measurements.prmbench = measure_step_errors(altered, rewards, threshold)
+    with open_engine(partial(_load_model, prm, options)) as load_scorer:
+        scorer = _ProgressScorer(load_scorer(), progress)
+        if options.data:
+            measurements.dataset = dataset_report(_add_rewards(entries, scorer), options.k)
+        if examples_by_name:
+            score = partial(score_examples, scorer=scorer, template=template)
+            measurements.processbench = _measure_processbench(
+                options, examples_by_name, tuning_examples, score
+            )
+        if altered:
+            rewards = score_examples(altered, scorer, template)
+            threshold = _DEFAULT_THRESHOLD if options.threshold is None else options.threshold
+            measurements.prmbench = measure_step_errors(altered, rewards, threshold)
     return measurements
 
 

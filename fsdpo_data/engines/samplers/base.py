@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
@@ -183,3 +184,21 @@ class EngineLoader(Generic[EngineT]):
         if self._engine is not None:
             close_engine(self._engine)
             self._engine = None
+
+
+@contextlib.contextmanager
+def open_engine(
+    load: Callable[[], EngineT], *, keeps_engine: bool = False
+) -> Iterator[EngineLoader[EngineT]]:
+    """Load a sampler or scorer at most once in this context, and free its memory at the end.
+
+    Args:
+        load: Loads the engine. Called only if the engine is needed, because loading is slow.
+        keeps_engine: Whether the engine stays loaded, because its owner uses it again.
+    """
+    loader = EngineLoader(load)
+    try:
+        yield loader
+    finally:
+        if not keeps_engine:
+            loader.close()

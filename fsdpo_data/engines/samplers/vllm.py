@@ -110,11 +110,8 @@ class VllmSampler(StreamingSampler):
                 yield PromptResult(index, completions)
 
     def close(self) -> None:
-        """Shut down the engine's processes, which frees their GPU memory.
-
-        Deleting the engine is not enough: vLLM keeps exceptions whose frames refer to the engine.
-        """
-        self._llm.llm_engine.engine_core.shutdown(timeout=SHUTDOWN_TIMEOUT_SECONDS)
+        """Shut down the processes of the engine."""
+        stop_engine(self._llm)
 
     def _add_request(self, index: int, input_ids: list[int], params: Any) -> ItemError | None:
         """Send a prompt to the engine; return the reason if the engine refuses it."""
@@ -244,6 +241,14 @@ def start_engine(weights: ResolvedWeights, options: EngineOptions, **arguments: 
             f"{describe_load_error(error)} Check the GPUs and the options, or use the engine "
             "transformers.",
         ) from error
+
+
+def stop_engine(llm: Any) -> None:
+    """Shut down the processes of a ``vllm.LLM``, which frees their GPU memory.
+
+    Deleting the engine is not enough: vLLM keeps exceptions whose frames refer to the engine.
+    """
+    llm.llm_engine.engine_core.shutdown(timeout=SHUTDOWN_TIMEOUT_SECONDS)
 
 
 def _resolve_dtype(weights: ResolvedWeights, options: EngineOptions) -> str:

@@ -15,7 +15,7 @@ from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.placeholders import fill_text
 from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.samplers import PromptFailure, Sampler, stream_outcomes
+from fsdpo_data.engines.samplers import PromptFailure, Sampler, close_engine, stream_outcomes
 from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import (
     PRM_FORMATS,
@@ -77,11 +77,14 @@ def critique_sampling(prm_format: PrmFormat, template: Template, votes: int) -> 
     )
 
 
-def read_votes(prm_format: PrmFormat, critiques: Iterable[Completion], n_steps: int) -> list[int]:
+def read_votes(
+    prm_format: PrmFormat, prompt: str, critiques: Iterable[Completion], n_steps: int
+) -> list[int]:
     """Return the votes of all readable critiques of one solution.
 
     Args:
         prm_format: The format of the judge.
+        prompt: The prompt that the judge received; it may open the thinking.
         critiques: The critiques of the judge.
         n_steps: The number of steps of the solution.
     """
@@ -89,22 +92,22 @@ def read_votes(prm_format: PrmFormat, critiques: Iterable[Completion], n_steps: 
     for critique in critiques:
         if critique.finish_reason == "length":
             continue
-        vote = _read_vote(prm_format, critique.text, n_steps)
+        vote = _read_vote(prm_format, prompt, critique.text, n_steps)
         if vote is not None:
             votes.append(vote)
     return votes
 
 
-def _read_vote(prm_format: PrmFormat, critique: str, n_steps: int) -> int | None:
+def _read_vote(prm_format: PrmFormat, prompt: str, critique: str, n_steps: int) -> int | None:
     """Return the vote of a complete critique, or None if the critique is unreadable."""
     if prm_format.read_at == "index":
-        return _read_index(critique, n_steps)
+        return _read_index(prompt, critique, n_steps)
     return _read_step_verdicts(critique, n_steps)
 
 
-def _read_index(critique: str, n_steps: int) -> int | None:
+def _read_index(prompt: str, critique: str, n_steps: int) -> int | None:
     """Return the index in the last box after the thinking, or None if it is invalid."""
-    thinking = find_thinking("", critique)
+    thinking = find_thinking(prompt, critique)
     if thinking.closed is False:
         return None
     box_content = last_box_content(critique[thinking.end :])
@@ -165,10 +168,11 @@ class CritiqueScorer:
         Raises:
             InputError: if the format needs the question and an item has none.
         """
-        critiques_by_item = self._sampler.sample(self._prompts(items), self._sampling)
+        prompts = self._prompts(items)
+        critiques_by_item = self._sampler.sample(prompts, self._sampling)
         return [
-            self._approval_fractions(item, critiques)
-            for item, critiques in zip(items, critiques_by_item, strict=True)
+            self._approval_fractions(item, prompt, critiques)
+            for item, prompt, critiques in zip(items, prompts, critiques_by_item, strict=True)
         ]
 
     def score_outcomes(self, items: Sequence[ScorerInput]) -> list[ScoreOutcome]:
@@ -178,22 +182,29 @@ class CritiqueScorer:
             InputError: if the format needs the question and an item has none.
         """
         results: list[ScoreOutcome] = [None] * len(items)
-        for outcome in stream_outcomes(self._sampler, self._prompts(items), self._sampling):
+        prompts = self._prompts(items)
+        for outcome in stream_outcomes(self._sampler, prompts, self._sampling):
             index = outcome.prompt_index
             if isinstance(outcome, PromptFailure):
                 results[index] = outcome.error
             else:
-                results[index] = self._approval_fractions(items[index], outcome.completions)
+                results[index] = self._approval_fractions(
+                    items[index], prompts[index], outcome.completions
+                )
         return results
+
+    def close(self) -> None:
+        """Free the memory of the judge."""
+        close_engine(self._sampler)
 
     def _prompts(self, items: Sequence[ScorerInput]) -> list[str]:
         return [critique_prompt(self._prm_format, self._template, item) for item in items]
 
     def _approval_fractions(
-        self, item: ScorerInput, critiques: Sequence[Completion]
+        self, item: ScorerInput, prompt: str, critiques: Sequence[Completion]
     ) -> list[float] | None:
         n_steps = len(item.steps)
-        votes = read_votes(self._prm_format, critiques, n_steps)
+        votes = read_votes(self._prm_format, prompt, critiques, n_steps)
         if not votes:
             return None
         if self._prm_format.counting == "majority":

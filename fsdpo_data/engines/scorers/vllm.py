@@ -6,7 +6,7 @@ from typing import Any
 
 from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.samplers.vllm import start_engine, vllm_errors
+from fsdpo_data.engines.samplers.vllm import start_engine, stop_engine, vllm_errors
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.scorers.published_prm import PrmHead
 from fsdpo_data.engines.scorers.token_scorer import TokenScorer, length_batches
@@ -33,6 +33,10 @@ class VllmPrmScorer(TokenScorer):
         self._llm = start_engine(weights, options, runner="pooling", **engine_arguments)
         context = self._llm.model_config.max_model_len
         super().__init__(weights, self._llm.get_tokenizer(), context)
+
+    def close(self) -> None:
+        """Shut down the processes of the engine."""
+        stop_engine(self._llm)
 
     def _score_encoded(
         self, encoded: dict[int, EncodedSolution]

@@ -14,6 +14,7 @@ from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ScorerOptions
+from fsdpo_data.engines.samplers import close_engine
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import (
     CritiqueScorer,
@@ -107,7 +108,7 @@ RIGHT, WRONG = "The step is \\boxed{correct}. ", "No: \\boxed{incorrect}. "
 def test_thinkprm_critiques_need_one_verdict_per_step_up_to_the_first_error(
     critique: str, n_steps: int, vote: int | None
 ) -> None:
-    votes = read_votes(THINKPRM, [Completion(critique, "stop")], n_steps)
+    votes = read_votes(THINKPRM, "", [Completion(critique, "stop")], n_steps)
     assert votes == ([] if vote is None else [vote])
 
 
@@ -125,7 +126,17 @@ def test_thinkprm_critiques_need_one_verdict_per_step_up_to_the_first_error(
     ],
 )
 def test_processbench_votes_are_read_from_the_last_box(critique: str, vote: int | None) -> None:
-    votes = read_votes(PROCESSBENCH, [Completion(critique, "stop")], 3)
+    votes = read_votes(PROCESSBENCH, "", [Completion(critique, "stop")], 3)
+    assert votes == ([] if vote is None else [vote])
+
+
+@pytest.mark.parametrize(
+    ("critique", "vote"), [("Is it \\boxed{0}", None), ("Is it \\boxed{0}</think> \\boxed{1}", 1)]
+)
+def test_no_vote_is_read_from_thinking_that_the_prompt_opens(
+    critique: str, vote: int | None
+) -> None:
+    votes = read_votes(PROCESSBENCH, "Judge.\n<think>\n", [Completion(critique, "stop")], 3)
     assert votes == ([] if vote is None else [vote])
 
 
@@ -170,6 +181,27 @@ def test_rewards_are_fractions_of_approving_critiques(chat_model: Path, tmp_path
     assert CritiqueScorer(weights, FixedCritiqueSampler("nothing")).score([item]) == [None]
     with pytest.raises(InputError, match="needs the question"):
         scorer.score([ScorerInput("p", ["a"])])
+
+
+def test_a_critique_that_ends_in_its_thinking_gives_no_rewards(chat_model: Path) -> None:
+    (chat_model / "chat_template.jinja").write_text("{{ messages[-1].content }}<think>\n")
+    weights = resolve_prm(str(chat_model), ScorerOptions(prm_format="processbench"))
+    assert isinstance(weights, PublishedPrm)
+    item = ScorerInput("p", ["a\n", "b"], "What?")
+    for critique, rewards in (("\\boxed{1}", None), ("</think>\\boxed{1}", [1.0, 0.0])):
+        scorer = CritiqueScorer(weights, FixedCritiqueSampler(critique))
+        assert scorer.score([item]) == [rewards]
+        assert scorer.score_outcomes([item]) == [rewards]
+
+
+def test_a_scorer_of_critiques_closes_its_judge(chat_model: Path) -> None:
+    weights = resolve_prm(str(chat_model), ScorerOptions(prm_format="processbench"))
+    assert isinstance(weights, PublishedPrm)
+    closed = []
+    sampler = FixedCritiqueSampler()
+    sampler.close = lambda: closed.append(sampler)  # type: ignore[attr-defined]
+    close_engine(CritiqueScorer(weights, sampler))
+    assert closed == [sampler]
 
 
 def test_a_judge_scores_a_dataset_like_a_reward_model(

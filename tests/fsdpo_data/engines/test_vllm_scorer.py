@@ -67,6 +67,7 @@ def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) 
     job = build_job(source, sampler, sample_settings(max_tokens=128))
     manifest = build(job, tmp_path / "run", [stage], progress=LineProgress())
     assert alive[0] > 0 and alive[1:] == [0]
+    assert not engines() - old_engines, "the stage has closed the scorer"
     assert manifest.get("score", ScoreRecord).counts.scored == 32
 
 

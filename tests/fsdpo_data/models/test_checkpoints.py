@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+import safetensors.torch  # noqa: E402
 
-from fsdpo_data.core.errors import InputError, UnavailableError
-from fsdpo_data.engines.options import EngineOptions
-from fsdpo_data.engines.samplers.transformers import TransformersSampler
-from fsdpo_data.models.checkpoints import load_checkpoint
-from fsdpo_data.models.prompts import load_tokenizer
-from fsdpo_data.models.resolve import CHECKPOINT, resolve
+from fsdpo_data.core.errors import InputError, UnavailableError  # noqa: E402
+from fsdpo_data.engines.options import EngineOptions  # noqa: E402
+from fsdpo_data.engines.samplers.transformers import TransformersSampler  # noqa: E402
+from fsdpo_data.models.checkpoints import load_checkpoint  # noqa: E402
+from fsdpo_data.models.prompts import load_tokenizer  # noqa: E402
+from fsdpo_data.models.resolve import CHECKPOINT, ResolvedWeights, resolve  # noqa: E402
 
 
 def cut(file: Path) -> None:
@@ -58,6 +59,62 @@ def test_a_damaged_checkpoint_gives_a_message(
     if file.startswith("tokenizer"):
         with pytest.raises(InputError, match="has no tokenizer that can be loaded"):
             load_tokenizer(str(folder))
+
+
+def copy_with_tensors(folder: Path, names: Sequence[str], **config: Any) -> ResolvedWeights:
+    """Copy the embedded model with further tensors and other values in its config."""
+    shutil.copytree(CHECKPOINT, folder)
+    file = folder / "model.safetensors"
+    tensors = safetensors.torch.load_file(file) | {name: torch.zeros(4) for name in names}
+    safetensors.torch.save_file(tensors, file, metadata={"format": "pt"})
+    edit_file(lambda it: it.update(config))(folder / "config.json")
+    return resolve(str(folder), template="problem")
+
+
+@pytest.mark.parametrize(
+    ("auto_class", "configure"),
+    [
+        ("AutoModelForCausalLM", None),
+        ("AutoModel", None),
+        ("AutoModelForTokenClassification", lambda config: None),
+    ],
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.layers.7.mlp.up_proj.weight",
+        "model.layers.0.mlp.up_proj.bias",
+        "model.layers.0.self_attn.other_norm.weight",
+        "model.layers.0.self_attn.q_proj.lora_A.weight",
+    ],
+)
+def test_weights_that_the_model_does_not_read_are_refused(
+    name: str, auto_class: str, configure: Callable[[Any], None] | None, tmp_path: Path
+) -> None:
+    weights = copy_with_tensors(tmp_path / "model", [name])
+    with pytest.raises(InputError, match=rf"does not read 1 tensors .* including {name}\."):
+        load_checkpoint(
+            auto_class, weights, dtype="float32", expected="a model", configure=configure
+        )
+
+
+def test_tensors_outside_the_decoder_may_be_left_out(tmp_path: Path) -> None:
+    names = [
+        "score.0.weight",
+        "v_head.summary.bias",
+        "visual.blocks.0.weight",
+        "model.visual.blocks.0.weight",
+        "mtp.layers.0.weight",
+        "model.layers.0.self_attn.bias",
+        "model.layers.0.self_attn.masked_bias",
+        "model.layers.0.self_attn.k_proj.k_scale",
+        "model.layers.0.self_attn.k_proj.weight.absmax",
+    ]
+    layers = json.loads((CHECKPOINT / "config.json").read_text())["num_hidden_layers"]
+    names.append(f"model.layers.{layers}.eh_proj.weight")
+    weights = copy_with_tensors(tmp_path / "model", names, num_nextn_predict_layers=1)
+    _, model = load_checkpoint("AutoModel", weights, dtype="float32", expected="a model")
+    assert len(model.layers) == layers
 
 
 def test_weights_that_do_not_fit_the_quantization_give_a_message(tmp_path: Path) -> None:

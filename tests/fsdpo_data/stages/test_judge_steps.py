@@ -44,7 +44,7 @@ from fsdpo_data.engines.scorers.critiques import (
     get_judge_format,
     read_votes,
 )
-from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
+from fsdpo_data.models.prompts import RECORDED_TEMPLATE, Template, get_template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.continuations import ContinuationSampler
 from fsdpo_data.stages.judge_steps import JudgeStage, first_failed_step
@@ -85,13 +85,14 @@ def label_with_judge(
     source: Path, out: Path, judge: ScriptedJudge | None = None, *, votes: int = 1, **options: Any
 ) -> dict[str, Any]:
     chosen = judge or ScriptedJudge()
-    sampling = critique_sampling(JUDGE_FORMAT, RECORDED_TEMPLATE, votes)
+    template = options.pop("template", RECORDED_TEMPLATE)
+    sampling = critique_sampling(JUDGE_FORMAT, template, votes)
     consensus = options.pop("consensus", None)
     batch = options.pop("batch", 2)
     judge_sampler = ContinuationSampler(
         continuation_settings(chosen.model, sampling), lambda: chosen, batch_size=batch
     )
-    stage = JudgeStage(judge_sampler, JUDGE_FORMAT, RECORDED_TEMPLATE, consensus)
+    stage = JudgeStage(judge_sampler, JUDGE_FORMAT, template, consensus)
     return derive(source, out, stage, **options)
 
 
@@ -200,6 +201,15 @@ def test_a_solution_without_a_readable_critique_has_no_step_labels(tmp_path: Pat
         True,
         True,
     ]
+
+
+def test_a_critique_that_ends_in_its_thinking_gives_no_labels(tmp_path: Path) -> None:
+    small_build(tmp_path / "run", problem_set(1))
+    template = Template("thinking@1", "{question}\n<think>\n")
+    manifest = label_with_judge(tmp_path / "run", tmp_path / "out", template=template)
+    statistics = stage_counts(manifest, "label")
+    assert (statistics["unreadable"], statistics["without_vote"]) == (3, 3)
+    assert rollouts(tmp_path / "out") == [None] * 4
 
 
 def test_consensus_keeps_solutions_with_equal_labels(tmp_path: Path) -> None:
@@ -312,7 +322,7 @@ def test_processbench_rows_and_hostile_critiques_through_the_command_line(
     assert {step["n"] for steps in solution_rollouts for step in steps} == {1}
     # A truncated critique is not a vote.
     critiques = [Completion("\\boxed{0}", "length"), Completion("\\boxed{-1}", "stop")]
-    assert read_votes(JUDGE_FORMAT, critiques, 3) == [-1]
+    assert read_votes(JUDGE_FORMAT, "", critiques, 3) == [-1]
 
 
 def test_a_custom_judge_format_is_sent_to_a_server(
