@@ -369,6 +369,7 @@ def test_a_local_model_can_be_the_judge(tmp_path: Path, capsys: pytest.CaptureFi
         ({"judge": "j", "rollouts": 4}, "labels come from `rollouts` or from a `judge`"),
         ({"judge": "j", "model": "m"}, r"model = 'm': the `judge` is the only model"),
         ({"rollouts": 4, "consensus": True}, "consensus needs a `judge`"),
+        ({"judge": "j", "judge_format": "nope"}, r"judge_format = 'nope': expected one of"),
         ({"judge": "j", "judge_format": "qwen"}, "Expected processbench, thinkprm, or a .toml"),
         ({"judge": "j", "judge_format": "genprm"}, "runs Python code that the model writes"),
         ({"judge": "nowhere/at/all"}, r"judge = 'nowhere/at/all'"),
