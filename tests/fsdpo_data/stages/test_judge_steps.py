@@ -132,6 +132,9 @@ def test_a_judge_of_imported_labels_is_a_labeller_of_its_own(tmp_path: Path) -> 
     assert find_label_kind(read_manifest(tmp_path / "judged")) == "rollouts"
     report = fd.agree(reference=str(tmp_path / "people"), labeller=str(tmp_path / "judged"))
     assert report.total.steps.agreement == 0.5, "the judge calls the first step wrong"
+    card = (tmp_path / "judged/README.md").read_text()
+    assert "\n| earlier labels | imported from `processbench`" in card
+    assert "\n| labels | judge: " in card and "first wrong step that the judge found" in card
 
 
 def test_continuations_replace_the_votes_of_a_judge(tmp_path: Path) -> None:
