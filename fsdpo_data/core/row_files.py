@@ -133,7 +133,7 @@ def _warn_about_other_files(folder: Path, files: Sequence[Path], split: str) -> 
     They name no split, and other files name one. Or they are in a folder next to data files.
     """
     all_files = _select_data_files([*folder.iterdir(), *folder.glob("[!.]*/*")])
-    names = [file.relative_to(folder) for file in all_files if file not in files]
+    names = [file.relative_to(folder) for file in sorted({*all_files} - {*files})]
     left_out = [str(name) for name in names if split_in_path(name) in ("", split)]
     if left_out:
         log.warning(

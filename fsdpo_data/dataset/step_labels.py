@@ -20,11 +20,13 @@ from fsdpo_data.steps.rewards import outcome_labels
 LabelKind: TypeAlias = Literal["imported", "first-error", "rollouts", "outcome"]
 
 
-def find_label_kind(manifest: Manifest) -> LabelKind:
-    """Return the kind of the labels that the stages of a dataset have written last.
+#: All kinds, those that are made last first. An import starts a dataset, so its labels are earlier
+#: than those of ``fsdpo-data label``.
+_LAST_KINDS: Sequence[LabelKind] = ("first-error", "rollouts", "imported", "outcome")
 
-    An import starts a dataset, so all other labels are later than imported ones.
-    """
+
+def find_label_kind(manifest: Manifest) -> LabelKind:
+    """Return the kind of the labels that the stages of a dataset have written last."""
     if manifest.labels_are_searched:
         return "first-error"
     if manifest.is_written("rollouts"):
@@ -34,21 +36,20 @@ def find_label_kind(manifest: Manifest) -> LabelKind:
 
 def infer_label_kind(solutions: Iterable[Mapping[str, Any]]) -> LabelKind:
     """Return the kind of the labels in solutions without a manifest that were made last."""
-    kind: LabelKind = "outcome"
-    for solution in solutions:
-        is_imported = solution["step_labels"] is not None
-        step_counts = solution["rollouts"]
-        if is_imported and step_counts is not None:
-            return "rollouts"  # a judge has labelled imported solutions
-        # Only a search gives the steps of a solution different labels in ``labels``, and leaves
-        # steps without counts.
-        if len(set(solution["labels"] or ())) > 1 or None in (step_counts or ()):
-            return "first-error"
-        if is_imported:
-            kind = "imported"
-        elif step_counts is not None and kind != "imported":
-            kind = "rollouts"
-    return kind
+    kinds = {_last_kind(solution) for solution in solutions}
+    return min(kinds, key=_LAST_KINDS.index, default="outcome")
+
+
+def _last_kind(solution: Mapping[str, Any]) -> LabelKind:
+    """Return the kind of the labels of a solution that were made last."""
+    step_counts = solution["rollouts"]
+    # Only a search gives the steps of a solution different labels in ``labels``, and leaves steps
+    # without counts.
+    if len(set(solution["labels"] or ())) > 1 or None in (step_counts or ()):
+        return "first-error"
+    if step_counts is not None:
+        return "rollouts"
+    return "imported" if solution["step_labels"] is not None else "outcome"
 
 
 def right_steps(solution: Mapping[str, Any], kind: LabelKind) -> list[bool] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ _FORMATS = (
     ProblemFormat(("problem",), "ground_truth_answer", "PRM800K"),
     *PROBLEM_FORMATS,
     ProblemFormat(("question",), "ground_truth_answer", "ReasonEval"),
+    ProblemFormat(("question",), "gold_answer", "question + gold_answer"),
+    ProblemFormat(("question",), "target", "question + target"),
 )
 
 
@@ -87,11 +90,9 @@ def _question(fields: Mapping[str, Any]) -> str:
 
 
 def _gold_answer(fields: Mapping[str, Any]) -> str:
-    """Return the gold answer of a row, or an empty string if it has none that can be read."""
+    """Return the first gold answer of a row that can be read, or an empty string."""
     for row_format in _FORMATS:
         if row_format.matches(fields):
-            try:
+            with contextlib.suppress(UnusableRowError):
                 return row_format.gold_answer(fields, row_format.answer)
-            except UnusableRowError:
-                return ""
     return ""

@@ -104,7 +104,9 @@ def resolve_answer_judge(judge: str | None) -> AnswerJudge | None:
     spec = read_judge(judge)
     with judge_errors(judge):
         if spec.format is None:
-            judge_format = find_answer_judge_format(spec.model.partition("@")[0].rstrip("/"))
+            folder = Path(spec.model)  # "models/xVerify-8B-I" may be a folder or a repository
+            name = folder.absolute().name if folder.is_dir() else spec.model.partition("@")[0]
+            judge_format = find_answer_judge_format(name)
         else:
             judge_format = get_answer_judge_format(spec.format)
         judge_format = add_prompt(judge_format, spec.prompt)

@@ -15,6 +15,7 @@ from fsdpo_cards import benchmark_card
 from hub_server import TOKEN, client_env, run_client, running_hub
 from huggingface_hub import ModelCard
 from jinja2 import UndefinedError
+from typer.testing import CliRunner
 
 TASKS = {"math": 20, "ocw": 12, "gsm_ic2": 14}
 
@@ -104,6 +105,16 @@ def test_the_command_of_the_card_has_the_problems_the_search_and_the_judge(tmp_p
     entries = {"math": make_entry("math", 5, count=5)}
     results = measure_paths(write_run(tmp_path / "all", {"math": 5}, entries=entries)).to_json()
     assert "--limit" not in benchmark_card(results)
+
+
+def test_the_command_of_the_card_has_the_decoders_of_the_run_alone(tmp_path: Path) -> None:
+    """A report may have other numbers of samples, and decoders that a run does not have."""
+    run = write_run(tmp_path / "run", {"math": 5})
+    assert CliRunner().invoke(app, ["report", str(run), "--k", "3"]).exit_code == 0
+    assert "sc@3" in (run / "results.json").read_text()
+    lines = (run / "README.md").read_text().replace(" \\\n ", "")
+    values = read_options(shlex.split(lines.partition("fsdpo-bench run")[2].partition("```")[0]))
+    assert values["k"] == ["2", "4"]
 
 
 def test_the_card_prints_a_command_from_the_settings(results: dict[str, Any]) -> None:

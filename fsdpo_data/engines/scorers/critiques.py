@@ -36,7 +36,10 @@ def get_judge_format(name: str) -> PrmFormat:
     Raises:
         InputError: if the format does not exist, is not for a judge, or is not supported.
     """
-    prm_format = get_prm_format(name)
+    try:
+        prm_format = get_prm_format(name)
+    except InputError as error:
+        raise error.for_field("judge_format") from None
     if prm_format.unsupported_reason:
         raise InputError(f"{prm_format.unsupported_reason}.", field="judge_format", value=name)
     if not prm_format.is_judge:

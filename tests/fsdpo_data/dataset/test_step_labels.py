@@ -67,7 +67,9 @@ def test_the_stages_of_a_dataset_decide_the_kind(tmp_path: Path) -> None:
         # A search of a solution of two steps may continue both.
         ([solution(labels=[True, False], rollouts=COUNTS)], "first-error"),
         ([solution(labels=None), solution(labels=[True, False])], "first-error"),
-        ([solution(rollouts=COUNTS), solution(step_labels=[1.0, 0.0])], "imported"),
+        ([], "outcome"),
+        ([solution(), solution(step_labels=[1.0, 0.0])], "imported"),
+        ([solution(rollouts=COUNTS), solution(step_labels=[1.0, 0.0])], "rollouts"),
         # A judge has labelled imported solutions, and could not read one of them.
         (
             [
@@ -84,7 +86,7 @@ def test_solutions_without_a_manifest_show_the_kind(
     assert infer_label_kind(rows) == kind
 
 
-def test_people_see_the_most_specific_labels() -> None:
+def test_people_see_the_labels_made_last() -> None:
     """An incorrect solution may have right steps; withheld labels are no outcomes."""
     assert right_steps(solution(rollouts=COUNTS), "rollouts") == [True, False]
     assert right_steps(solution(), "rollouts") is None

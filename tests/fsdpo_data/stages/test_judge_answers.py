@@ -390,6 +390,16 @@ def test_a_judge_is_a_model_or_a_file(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["xVerify-8B-I", "models/xVerify-8B-I", "./models/xVerify-8B-I/"])
+def test_the_name_of_a_local_folder_selects_the_format(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).mkdir(parents=True)
+    with pytest.raises(InputError, match="the format xverify needs the prompt of its authors"):
+        resolve_answer_judge(name)
+
+
 def test_errors_about_the_engine_and_the_template_name_the_judge(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,6 +133,9 @@ def test_a_judge_of_imported_labels_is_a_labeller_of_its_own(tmp_path: Path) -> 
     assert find_label_kind(read_manifest(tmp_path / "judged")) == "rollouts"
     report = fd.agree(reference=str(tmp_path / "people"), labeller=str(tmp_path / "judged"))
     assert report.total.steps.agreement == 0.5, "the judge calls the first step wrong"
+    card = (tmp_path / "judged/README.md").read_text()
+    assert "\n| earlier labels | imported from `processbench`" in card
+    assert "\n| labels | judge: " in card and "first wrong step that the judge found" in card
 
 
 def test_continuations_replace_the_votes_of_a_judge(tmp_path: Path) -> None:
@@ -379,6 +382,7 @@ def test_a_local_model_can_be_the_judge(tmp_path: Path, capsys: pytest.CaptureFi
         ({"judge": "j", "rollouts": 4}, "labels come from `rollouts` or from a `judge`"),
         ({"judge": "j", "model": "m"}, r"model = 'm': the `judge` is the only model"),
         ({"rollouts": 4, "consensus": True}, "consensus needs a `judge`"),
+        ({"judge": "j", "judge_format": "nope"}, r"judge_format = 'nope': expected one of"),
         ({"judge": "j", "judge_format": "qwen"}, "Expected processbench, thinkprm, or a .toml"),
         ({"judge": "j", "judge_format": "genprm"}, "runs Python code that the model writes"),
         ({"judge": "nowhere/at/all"}, r"judge = 'nowhere/at/all'"),
