@@ -105,7 +105,8 @@ class StepTokenizer:
         self._turn_end_ids = {
             token_id
             for token_id in eos_ids
-            if token_id != self._eos_id
+            # A beginning-of-sequence token may end sequences, too, but it ends no turn of a prompt.
+            if token_id not in (self._eos_id, tokenizer.bos_token_id)
             # A config of another tokenizer may name an ordinary token.
             and token_id in added_tokens
             and added_tokens[token_id].special
