@@ -1,7 +1,7 @@
 """Render the card of a benchmark run from its ``results.json``."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fsdpo_cards.bars import draw_bars
@@ -12,12 +12,18 @@ from fsdpo_cards.shell_command import format_command, sampling_options, template
 Results = Mapping[str, Any]  #: The content of ``results.json``.
 
 
-def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) -> str:
+def benchmark_card(
+    results: Results,
+    decoders: Mapping[str, str] | None = None,
+    run_decoders: Sequence[str] = (),
+) -> str:
     """Render the README of a run, with its accuracies as metadata and as tables.
 
     Args:
         results: The content of ``results.json``.
         decoders: Explanation of each decoder, by the form of its result names.
+        run_decoders: Result names of the decoders of the run; empty for those of the results. A
+            report can have other ones, which its command must not have.
 
     Raises:
         jinja2.UndefinedError: if the results lack a field of the card.
@@ -34,7 +40,7 @@ def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) 
         has_costs=any(map(_has_cost, results["cost"].values())),
         plot=draw_bars(list(_accuracy_rows(results))),
         decoders=decoders or {},
-        command=run_command(results["run"]),
+        command=run_command(results["run"], run_decoders or results["run"]["decoders"]),
         limit=problem_limit(results["run"]["benchmarks"]),
         **optional_sections,
     )
@@ -47,8 +53,13 @@ def benchmark_card(results: Results, decoders: Mapping[str, str] | None = None) 
     return front_matter(metadata) + body
 
 
-def run_command(run: Mapping[str, Any]) -> str:
-    """Return the command of a run; empty for the responses of another program."""
+def run_command(run: Mapping[str, Any], decoders: Sequence[str]) -> str:
+    """Return the command of a run; empty for the responses of another program.
+
+    Args:
+        run: The settings of the measurement.
+        decoders: Result names of the decoders.
+    """
     if "unknown" in run["sample"]["sampling"].values() or not run["benchmarks"]:
         return ""
     reward_models = list(run["reward_models"].values())
@@ -58,9 +69,9 @@ def run_command(run: Mapping[str, Any]) -> str:
         "limit": problem_limit(run["benchmarks"]),
         "model": pinned_name(run["sample"]["model"]),
         "template": template_option(run["sample"]["template"]),
-        "decoder": ",".join(dict.fromkeys(name.partition("@")[0] for name in run["decoders"])),
-        "k": list(dict.fromkeys(_sample_counts(run["decoders"]))),
-        "aggregate": _aggregate(run["decoders"]),
+        "decoder": ",".join(dict.fromkeys(name.partition("@")[0] for name in decoders)),
+        "k": list(dict.fromkeys(_sample_counts(decoders))),
+        "aggregate": _aggregate(decoders),
         **_search_options(run["datasets"]),
         **sampling_options(run["sample"]["sampling"]),
         "segmenter": run["sample"]["segmenter"],

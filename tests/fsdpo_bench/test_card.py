@@ -11,6 +11,7 @@ import pytest
 import typer
 from bench_runs import make_entry, measure_paths, report_run, write_run
 from fsdpo_bench.cli.app import app
+from fsdpo_bench.metrics.measure import MeasureSpec
 from fsdpo_cards import benchmark_card
 from hub_server import TOKEN, client_env, run_client, running_hub
 from huggingface_hub import ModelCard
@@ -104,6 +105,15 @@ def test_the_command_of_the_card_has_the_problems_the_search_and_the_judge(tmp_p
     entries = {"math": make_entry("math", 5, count=5)}
     results = measure_paths(write_run(tmp_path / "all", {"math": 5}, entries=entries)).to_json()
     assert "--limit" not in benchmark_card(results)
+
+
+def test_the_command_of_the_card_has_the_decoders_of_the_run(tmp_path: Path) -> None:
+    """A report can have other ones: a run with fewer samples measures something else."""
+    run = write_run(tmp_path / "run", {"math": 20}, decoders=["greedy", "sc@4", "bon@4:min"])
+    results = report_run(run, spec=MeasureSpec(sizes=[1, 2]))
+    assert "sc@2" in results.run.decoders and "sc@4" not in results.run.decoders
+    lines = (run / "README.md").read_text().replace(" \\\n ", "")
+    assert " --decoder greedy,sc,bon --k 4 --aggregate min " in lines
 
 
 def test_the_card_prints_a_command_from_the_settings(results: dict[str, Any]) -> None:

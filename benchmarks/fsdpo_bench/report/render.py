@@ -186,7 +186,7 @@ def write_report(
     """
     write_text(folder / RESULTS_FILE, results.to_text())
     if pool.run is not None:
-        card = benchmark_card(results.to_json(), _decoder_titles(results))
+        card = benchmark_card(results.to_json(), _decoder_titles(results), pool.run.decoders)
         write_text(folder / "README.md", card)
     write_text(folder / "report.md", render_markdown(results))
     problem_list = build_problem_list(pool, decoded, budget_bytes)
