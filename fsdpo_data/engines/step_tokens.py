@@ -101,15 +101,13 @@ class StepTokenizer:
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, eos_ids: Collection[int] = ()) -> None:
         self._eos_id = tokenizer.eos_token_id
-        added_tokens = tokenizer.added_tokens_decoder
         self._turn_end_ids = {
             token_id
             for token_id in eos_ids
             # A beginning-of-sequence token may end sequences, too, but it ends no turn of a prompt.
             if token_id not in (self._eos_id, tokenizer.bos_token_id)
             # A config of another tokenizer may name an ordinary token.
-            and token_id in added_tokens
-            and added_tokens[token_id].special
+            and token_id in tokenizer.added_tokens_decoder
         }
         self._encoder = completion_encoder(tokenizer)
         # The solutions of a problem follow each other and share their prompt.

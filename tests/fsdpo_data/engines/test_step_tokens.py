@@ -374,11 +374,12 @@ def test_steps_of_another_text_are_refused(qwen2: Any) -> None:
             find_step_ids(decoder, qwen2("hello world")["input_ids"], steps)
 
 
+@pytest.mark.parametrize("is_special", [True, False])
 def test_a_chat_solution_ends_with_the_token_that_ends_the_turns_of_its_prompt(
-    tmp_path: Path,
+    tmp_path: Path, is_special: bool
 ) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(save_random_model(tmp_path))
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<turn|>", "<tool|>"]})
+    tokenizer.add_tokens(["<turn|>", "<tool|>"], special_tokens=is_special)
     tokenizer.bos_token = "<|pad|>"
     turn_end, tool_end = tokenizer.convert_tokens_to_ids(["<turn|>", "<tool|>"])
     ordinary_id = tokenizer("42", add_special_tokens=False)["input_ids"][0]
