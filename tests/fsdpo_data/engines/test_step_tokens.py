@@ -398,5 +398,8 @@ def test_a_chat_solution_ends_with_the_token_that_ends_the_turns_of_its_prompt(
         assert last_ids(prompt, "x\n") == [text_end, tokenizer.eos_token_id]
     assert last_ids("User: 42?<turn|>\nModel: ", "x\n<turn|>") == [text_end, turn_end]
     assert last_ids("User: 42?<turn|>\nModel: ", "x\n", add_eos=False)[-1] == text_end
+    # The token of the tokenizer may end turns, and another one that ends sequences may begin them.
+    own_end = tokenizer.eos_token
+    assert last_ids(f"User: 42?{own_end}\n<tool|>", "x\n") == [text_end, tokenizer.eos_token_id]
     plain = StepTokenizer(tokenizer).encode("User: 42?<turn|>\n", ["x\n"], add_eos=True)
     assert plain.input_ids[-1] == tokenizer.eos_token_id
