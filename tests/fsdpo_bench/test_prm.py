@@ -423,8 +423,8 @@ def test_the_intervals_of_steps_are_over_base_problems() -> None:
     ]
 
     def in_benchmark(entry: SolvedProblem) -> SolvedProblem:
-        place = BenchmarkPlace("a", 0, cluster="first" if entry.solution.problem_id < "c" else None)
-        metadata = {BENCHMARKS_KEY: [place.to_json()]}
+        base = "first" if entry.solution.problem_id < "c" else None
+        metadata = {BENCHMARKS_KEY: [BenchmarkPlace("a", 0, cluster=base).to_json()]}
         return replace(entry, problem=replace(entry.problem, metadata=metadata))
 
     independent = step_separation(solutions)
@@ -455,9 +455,10 @@ def test_the_numbers_of_a_dataset_are_those_of_its_report(
     tmp_path: Path, cluster: str | None
 ) -> None:
     """Undecided answers and timeouts are wrong, and samples without rewards are chosen last."""
-    places = [BenchmarkPlace("a", number, cluster=cluster) for number in range(2)]
-    problems = [make_problem(number, [place]) for number, place in enumerate(places)]
-    problems += [make_problem(number, [BenchmarkPlace("a", number)]) for number in (2, 3)]
+    problems = [
+        make_problem(number, [BenchmarkPlace("a", number, cluster=cluster if number < 2 else None)])
+        for number in range(4)
+    ]
     outcomes = ["cuic", "tcic", "iccn", "gggg"]
     rewards = [[0.2], [0.9], None, [0.6]]
     rows = [

@@ -17,7 +17,7 @@ from typing import Any
 
 from fsdpo_bench.decoders.estimators import distribute_best_of_n, expected_values
 from fsdpo_bench.metrics.full_solutions import read_full_solutions
-from fsdpo_bench.metrics.sample_arrays import UNKNOWN_OUTCOMES
+from fsdpo_bench.metrics.sample_arrays import UNKNOWN_OUTCOMES, PlacedProblem
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem, Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
@@ -54,9 +54,11 @@ class SolvedProblem:
     @property
     def cluster(self) -> str:
         """The base problem in a benchmark; without one, the problem."""
-        places = benchmark_places(self.problem.metadata)
-        bases = [place.cluster for place in places if place.cluster]
-        return bases[0] if bases else self.solution.problem_id
+        problem_id = self.solution.problem_id
+        for benchmark_place in benchmark_places(self.problem.metadata):
+            if benchmark_place.cluster:
+                return PlacedProblem(problem_id, self.problem, benchmark_place).cluster
+        return problem_id
 
 
 @dataclass(frozen=True, slots=True)
