@@ -169,6 +169,11 @@ class TrainConfig(Options):
         return 1 if self.batch_tokens else self.batch_size
 
     @property
+    def steps_depend_on_processes(self) -> bool:
+        """Whether a step has other rows on another number of processes: each one adds its own."""
+        return True
+
+    @property
     def keeps_prompt_groups(self) -> bool:
         """Whether the rows of a prompt follow each other in the order of training."""
         return getattr(self, "shuffle", None) == "groups"
@@ -399,6 +404,11 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     head_chunk: HeadChunk = None
     allow_benchmark: AllowBenchmark = False
     """Train on benchmark problems, too."""
+
+    @property
+    def steps_depend_on_processes(self) -> bool:
+        """Whether a step has other rows on another number of processes: not with `batch_pairs`."""
+        return not self.batch_pairs
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""

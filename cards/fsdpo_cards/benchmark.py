@@ -22,8 +22,8 @@ def benchmark_card(
     Args:
         results: The content of ``results.json``.
         decoders: Explanation of each decoder, by the form of its result names.
-        run_decoders: Result names of the decoders of the run. A report may add others, which
-            ``fsdpo-bench run`` does not have. Empty for all decoders of the results.
+        run_decoders: Result names of the decoders of the run; empty for those of the results. A
+            report can have other ones, which its command must not have.
 
     Raises:
         jinja2.UndefinedError: if the results lack a field of the card.
@@ -57,8 +57,8 @@ def run_command(run: Mapping[str, Any], decoders: Sequence[str]) -> str:
     """Return the command of a run; empty for the responses of another program.
 
     Args:
-        run: The settings of the results.
-        decoders: Result names of the decoders of the run, such as ``bon@5:mean``.
+        run: The settings of the measurement.
+        decoders: Result names of the decoders.
     """
     if "unknown" in run["sample"]["sampling"].values() or not run["benchmarks"]:
         return ""

@@ -88,7 +88,9 @@ class StepTokenizer:
 
     Many chat models end their turn with another token than the end-of-sequence token of their
     tokenizer, such as ``<end_of_turn>`` of Gemma. It is one of the ids that end a sequence of the
-    model, and a chat prompt contains it, because it ends the turns before.
+    model, and a chat prompt contains it, because it ends the turns before. Of several such ids in a
+    prompt, the first one counts: Phi-3 also ends sequences at ``<|assistant|>``, which begins its
+    turns.
 
     Args:
         tokenizer: The tokenizer.
@@ -100,17 +102,13 @@ class StepTokenizer:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, eos_ids: Collection[int] = ()) -> None:
-        self._eos_id = tokenizer.eos_token_id
-        added_tokens = tokenizer.added_tokens_decoder
-        self._turn_end_ids = {
-            token_id
-            for token_id in eos_ids
-            if token_id != self._eos_id
-            # A config of another tokenizer may name an ordinary token.
-            and token_id in added_tokens
-            and added_tokens[token_id].special
-        }
         self._encoder = completion_encoder(tokenizer)
+        self._eos_id = tokenizer.eos_token_id
+        # A config of another tokenizer may name an ordinary token.
+        added_ids = {*eos_ids} & {*tokenizer.added_tokens_decoder}
+        self._end_ids = {self._eos_id, *added_ids}
+        # A token may both begin and end sequences. In a prompt, it begins the first turn.
+        self._turn_end_ids = self._end_ids - {tokenizer.bos_token_id}
         # The solutions of a problem follow each other and share their prompt.
         self._encode_prompt = lru_cache(maxsize=64)(lambda prompt: encode_prompt(tokenizer, prompt))
 
@@ -139,7 +137,7 @@ class StepTokenizer:
         score_positions = [bisect_right(step_ids, step) - 1 for step in range(len(steps))]
         lengths = [position + 1 for position in score_positions]
         # A text may end in the end-of-sequence token itself.
-        if add_eos and steps and token_ids[-1] not in {self._eos_id, *self._turn_end_ids}:
+        if add_eos and steps and token_ids[-1] not in self._end_ids:
             turn_ends = (token for token in prompt_ids if token in self._turn_end_ids)
             token_ids = [*token_ids, next(turn_ends, self._eos_id)]
             lengths[-1] += 1

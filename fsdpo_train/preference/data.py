@@ -25,7 +25,7 @@ def tokenize_groups(
     groups: Iterable[PromptGroup],
     tokenizer: Any,
     max_length: int,
-    eos_ids: Collection[int] = (),
+    eos_ids: Collection[int],
 ) -> tuple[list[PromptGroup], Counter[str]]:
     """Tokenise all solutions, and drop those over ``max_length`` tokens with their pairs.
 
@@ -128,7 +128,6 @@ class PreferenceCollator:
     groups: Sequence[PromptGroup]  #: All prompt groups of the run, with their reference.
     share_prompt: bool  #: Whether the model computes each prompt once for its solutions.
     pad_id: int  #: Token id of padding.
-    eos_ids: Collection[int]  #: All ids that end a sequence of the policy.
 
     def __call__(self, rows: Sequence[PairRow]) -> dict[str, Any]:
         """Return the ``model_inputs`` of the batch, and its ``solutions``."""
@@ -140,7 +139,7 @@ class PreferenceCollator:
             batch.append(group if pairs else replace(group, pairs=[]))
         return {
             "model_inputs": group_inputs(batch, share_prompt=self.share_prompt, pad_id=self.pad_id),
-            "solutions": collate_groups(batch, eos_ids=self.eos_ids),
+            "solutions": collate_groups(batch),
         }
 
 
@@ -163,15 +162,13 @@ def group_inputs(
     return completion_inputs(collate_tokens(tokens, pad_id), share_prompt)
 
 
-def collate_groups(groups: Sequence[PromptGroup], *, eos_ids: Collection[int]) -> SolutionBatch:
+def collate_groups(groups: Sequence[PromptGroup]) -> SolutionBatch:
     """Collate prompt groups into one batch. Groups without a reference get zeros."""
     solutions = [solution for group in groups for solution in group.solutions]
     step_ST = pad_rows([solution.tokens.step_ids for solution in solutions], PROMPT_STEP_ID)
     is_completion_ST = step_ST > PROMPT_STEP_ID
     next_is_completion_ST = torch.nn.functional.pad(is_completion_ST[:, 1:], (0, 1))
-    ends_with_eos_S = torch.tensor(
-        [int(solution.tokens.input_ids[-1]) in eos_ids for solution in solutions]
-    )
+    ends_with_eos_S = torch.tensor([solution.ends_with_eos for solution in solutions])
     is_last_ST = is_completion_ST & ~next_is_completion_ST
     reference = [solution.reference for solution in solutions if solution.reference is not None]
     reference_ST = torch.zeros(step_ST.shape)

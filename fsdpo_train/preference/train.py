@@ -7,7 +7,7 @@ pairs.
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,12 +103,11 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         # The reference runs without dropout. Dropout in the policy would add noise to the margins.
         model = disable_dropout(model)
         fingerprint = reference_fingerprint(config, identity["model"], tokenizer)
-        eos_ids = read_eos_ids(model, tokenizer)
         groups, counts = tokenize_groups(
             group_by_prompt(data.rows(), loss, config.gamma),
             tokenizer,
             context_length(config, model),
-            eos_ids,
+            read_eos_ids(model, tokenizer),
         )
         share_prompt = config.share_prompt and _supports_shared_prompts(model, groups)
         _log_counts(counts, share_prompt)
@@ -116,7 +115,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         if loss.uses_reference:
             groups = add_reference(groups, store, config, arguments, share_prompt=share_prompt)
         trainer = _make_trainer(
-            config, arguments, model, tokenizer, groups, eos_ids, share_prompt=share_prompt
+            config, arguments, model, tokenizer, groups, share_prompt=share_prompt
         )
         run_trainer(trainer, config, identity)
         return finish_run(
@@ -161,7 +160,6 @@ def _make_trainer(
     model: Any,
     tokenizer: Any,
     groups: Sequence[PromptGroup],
-    eos_ids: Collection[int],
     *,
     share_prompt: bool,
 ) -> "PreferenceTrainer":
@@ -181,7 +179,6 @@ def _make_trainer(
             groups=groups,
             share_prompt=share_prompt,
             pad_id=tokenizer.pad_token_id,
-            eos_ids=eos_ids,
         ),
     )
 

@@ -25,7 +25,7 @@ def encode_rows(
     data: TrainingData,
     tokenizer: transformers.PreTrainedTokenizerBase,
     max_length: int,
-    eos_ids: Collection[int] = (),
+    eos_ids: Collection[int],
 ) -> SftData:
     """Tokenise rows, and drop rows that are too long or unusable.
 
@@ -49,8 +49,7 @@ def encode_rows(
         if not (isinstance(prompt, str) and isinstance(completion, str) and completion.strip()):
             unusable += 1
             continue
-        has_eos = completion.endswith(str(tokenizer.eos_token))
-        solution = step_tokenizer.encode(prompt, [completion], add_eos=not has_eos)
+        solution = step_tokenizer.encode(prompt, [completion], add_eos=True)
         if len(solution.input_ids) > max_length:
             too_long += 1
             continue

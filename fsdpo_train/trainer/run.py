@@ -62,7 +62,7 @@ def start_run(config: TrainConfig, data: TrainingData) -> Iterator[dict[str, Any
         **_pinned_files(config),
         **_plugin_identity(),
     }
-    if not getattr(config, "batch_pairs", 0):  # any number of processes trains the same steps
+    if config.steps_depend_on_processes:
         identity |= _processes()
     if config.model is not None:
         # The revision is a Hub commit or a digest of the local files, because a path means nothing
@@ -200,9 +200,6 @@ def _pinned_model(identity: Mapping[str, Any]) -> str:
 
 
 def _processes() -> dict[str, str]:
-    """Return the number of processes as an entry of identity and card; nothing for one.
-
-    Each process adds its own `batch_size` rows to an optimizer step.
-    """
+    """Return the number of processes as an entry of identity and card; nothing for one."""
     count = os.environ.get("WORLD_SIZE", "1")
     return {} if count == "1" else {"processes": count}

@@ -11,11 +11,11 @@ import pytest
 import typer
 from bench_runs import make_entry, measure_paths, report_run, write_run
 from fsdpo_bench.cli.app import app
+from fsdpo_bench.metrics.measure import MeasureSpec
 from fsdpo_cards import benchmark_card
 from hub_server import TOKEN, client_env, run_client, running_hub
 from huggingface_hub import ModelCard
 from jinja2 import UndefinedError
-from typer.testing import CliRunner
 
 TASKS = {"math": 20, "ocw": 12, "gsm_ic2": 14}
 
@@ -107,14 +107,13 @@ def test_the_command_of_the_card_has_the_problems_the_search_and_the_judge(tmp_p
     assert "--limit" not in benchmark_card(results)
 
 
-def test_the_command_of_the_card_has_the_decoders_of_the_run_alone(tmp_path: Path) -> None:
-    """A report may have other numbers of samples, and decoders that a run does not have."""
-    run = write_run(tmp_path / "run", {"math": 5})
-    assert CliRunner().invoke(app, ["report", str(run), "--k", "3"]).exit_code == 0
-    assert "sc@3" in (run / "results.json").read_text()
+def test_the_command_of_the_card_has_the_decoders_of_the_run(tmp_path: Path) -> None:
+    """A report can have other ones: a run with fewer samples measures something else."""
+    run = write_run(tmp_path / "run", {"math": 20}, decoders=["greedy", "sc@4", "bon@4:min"])
+    results = report_run(run, spec=MeasureSpec(sizes=[1, 2]))
+    assert "sc@2" in results.run.decoders and "sc@4" not in results.run.decoders
     lines = (run / "README.md").read_text().replace(" \\\n ", "")
-    values = read_options(shlex.split(lines.partition("fsdpo-bench run")[2].partition("```")[0]))
-    assert values["k"] == ["2", "4"]
+    assert " --decoder greedy,sc,bon --k 4 --aggregate min " in lines
 
 
 def test_the_card_prints_a_command_from_the_settings(results: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ from fsdpo_bench.metrics.pools import load_pools, part_name
 from fsdpo_bench.metrics.reranking import fold_numbers, select_by_fold
 from fsdpo_bench.metrics.result_records import Results, TaskResults
 from fsdpo_bench.metrics.reward_statistics import reward_quality
+from fsdpo_bench.prm.dataset_report import dataset_report, load_scored
 from fsdpo_bench.report.choice_tables import choice_tables
 from fsdpo_bench.report.render import render_markdown
 from fsdpo_bench.run_folder import RunRecord, write_run_record
@@ -733,6 +734,22 @@ def test_the_selection_never_sees_the_half_that_it_is_measured_on() -> None:
     values = {"bon:min": (folds == 0).astype(float), "bon:mean": (folds == 1).astype(float)}
     selected, names = select_by_fold(values, folds)
     assert names == ["bon:mean", "bon:min"] and not selected.any()
+
+
+def test_base_problems_of_two_benchmarks_with_one_number_are_two_units(tmp_path: Path) -> None:
+    problems = [
+        make_problem(10 * index + number, [BenchmarkPlace(name, number, cluster=str(number // 2))])
+        for index, name in enumerate("ab")
+        for number in range(4)
+    ]
+    rows = [
+        row
+        for problem in problems
+        for row in make_solutions(problem, "ci", step_rewards=[[0.2, 0.3]] * 2)
+    ]
+    root = write_dataset(tmp_path / "d", problems, rows, prm="prm")
+    assert measure_paths(root).rewards["prm"].ranking_auc["min"].clusters == 4
+    assert dataset_report(load_scored(root))["ranking_auc"]["min"]["clusters"] == 4
 
 
 def test_problems_on_one_base_are_in_one_half() -> None:

@@ -56,12 +56,14 @@ from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.identity import ModelRef, SourceRef, file_sha256
 from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.core.statistics import mean_difference
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer, critique_prompt
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PublishedPrm
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.trained_template import write_trained_template
+from fsdpo_data.problems.benchmark_places import BENCHMARKS_KEY, BenchmarkPlace
 from fsdpo_data.problems.embedded import CHECKPOINT
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import first_wrong_step, write_solution
@@ -414,6 +416,27 @@ def test_imported_step_labels_measure_the_separation_of_steps(
         measure_prm(options, LineProgress())
 
 
+def test_the_intervals_of_steps_are_over_base_problems() -> None:
+    solutions = [
+        solution(name, [0.5 + 0.1 * index, 0.4 - 0.05 * index], False, 1)
+        for index, name in enumerate("abcd")
+    ]
+
+    def in_benchmark(entry: SolvedProblem) -> SolvedProblem:
+        base = "first" if entry.solution.problem_id < "c" else None
+        metadata = {BENCHMARKS_KEY: [BenchmarkPlace("a", 0, cluster=base).to_json()]}
+        return replace(entry, problem=replace(entry.problem, metadata=metadata))
+
+    independent = step_separation(solutions)
+    clustered = step_separation([in_benchmark(entry) for entry in solutions])
+    assert independent is not None and clustered is not None
+    margins = [0.1, 0.25, 0.4, 0.55]
+    assert independent.ci95 == pytest.approx(mean_difference(margins).ci95)
+    expected = mean_difference(margins, ["first", "first", "c", "d"]).ci95
+    assert clustered.ci95 == pytest.approx(expected)
+    assert clustered.margin == independent.margin and clustered.problems == 4
+
+
 def test_rankings_and_curves_by_every_aggregate() -> None:
     solutions = [
         solution("a", [0.9, 0.2], True, -1),
@@ -427,9 +450,15 @@ def test_rankings_and_curves_by_every_aggregate() -> None:
     assert curves["mean"] == {1: 0.5, 2: 1} and curves["min"] == {1: 0.5, 2: 0}
 
 
-def test_the_numbers_of_a_dataset_are_those_of_its_report(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cluster", [None, "base"])
+def test_the_numbers_of_a_dataset_are_those_of_its_report(
+    tmp_path: Path, cluster: str | None
+) -> None:
     """Undecided answers and timeouts are wrong, and samples without rewards are chosen last."""
-    problems = [make_problem(number) for number in range(4)]
+    problems = [
+        make_problem(number, [BenchmarkPlace("a", number, cluster=cluster if number < 2 else None)])
+        for number in range(4)
+    ]
     outcomes = ["cuic", "tcic", "iccn", "gggg"]
     rewards = [[0.2], [0.9], None, [0.6]]
     rows = [
@@ -437,6 +466,8 @@ def test_the_numbers_of_a_dataset_are_those_of_its_report(tmp_path: Path) -> Non
         for number, (problem, letters) in enumerate(zip(problems, outcomes, strict=True))
         for index, row in enumerate(make_solutions(problem, letters))
     ]
+    # An empty solution is chosen last, too.
+    rows = [replace(row, completions=[]) if row.step_rewards is None else row for row in rows]
     root = write_dataset(tmp_path / "d", problems, rows, prm="prm")
     ours = dataset_report(load_scored(root))
     results = measure_paths(root, sizes=[1, 2, 4])

@@ -448,7 +448,7 @@ def test_all_losses_share_one_reference_cache(
 def test_processes_compute_disjoint_reference_groups(policy: Path, tmp_path: Path) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
     prompts = group_by_prompt([("row", row) for row in preference_rows()], PREFERENCE_LOSSES["dpo"])
-    groups, _ = tokenize_groups(prompts, tokenizer, 256)
+    groups, _ = tokenize_groups(prompts, tokenizer, 256, [tokenizer.eos_token_id])
     store = ReferenceStore(tmp_path / "reference", {})
     keys = [reference._group_keys(group, store) for group in groups]
     mine, theirs = (

@@ -72,7 +72,12 @@ def policy(architecture: str, seed: int, attention: str = "sdpa") -> torch.nn.Mo
 def tokenized_group(tokens, rewards, pairs) -> PromptGroup:
     """Return a group of solutions without text."""
     solutions = [
-        PairedSolution(steps=(), rewards=tuple(row), encoded=encoded)
+        PairedSolution(
+            steps=(),
+            rewards=tuple(row),
+            ends_with_eos=bool(encoded.input_ids[-1] == EOS),
+            encoded=encoded,
+        )
         for encoded, row in zip(tokens, rewards, strict=True)
     ]
     return PromptGroup("", solutions=solutions, pairs=pairs)
@@ -191,7 +196,7 @@ def grouped_loss(
     spec: PreferenceSpec,
     share_prompt: bool,
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    batch = collate_groups(groups, eos_ids=[EOS])
+    batch = collate_groups(groups)
     model_inputs = group_inputs(groups, share_prompt=share_prompt, pad_id=PAD)
 
     def table(net: torch.nn.Module) -> torch.Tensor:

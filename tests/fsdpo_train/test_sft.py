@@ -103,7 +103,9 @@ def test_loss_goes_down_and_the_model_loads_back(architecture, data, tmp_path):
 
 def test_the_loss_covers_only_the_completion_and_its_eos_token(architecture, data):
     tok = tokenizer(architecture)
-    encoded, _, _ = sft_data.encode_rows(open_rows(data), tok, max_length=128)
+    encoded, _, _ = sft_data.encode_rows(
+        open_rows(data), tok, max_length=128, eos_ids=[tok.eos_token_id]
+    )
     for row, source in zip(encoded, ROWS, strict=True):
         ids = row.solution.input_ids.tolist()
         n_prompt = row.solution.prompt_length
@@ -136,7 +138,9 @@ def test_an_existing_eos_token_is_not_doubled(architecture, tmp_path):
     tok = tokenizer(architecture)
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"prompt": "p", "completion": "c<|end|>"}))
-    (row,), _, _ = sft_data.encode_rows(open_rows(path), tok, max_length=128)
+    (row,), _, _ = sft_data.encode_rows(
+        open_rows(path), tok, max_length=128, eos_ids=[tok.eos_token_id]
+    )
     assert row.solution.input_ids.tolist().count(tok.eos_token_id) == 1
 
 
@@ -224,7 +228,7 @@ def test_bad_data_is_named(architecture, tmp_path, name, text, message):
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(InputError, match=message):
-        sft_data.encode_rows(open_rows(path), tokenizer(architecture), max_length=128)
+        sft_data.encode_rows(open_rows(path), tokenizer(architecture), 128, eos_ids=[])
 
 
 def test_parquet_files_are_read(tmp_path):
@@ -358,7 +362,7 @@ def test_a_completion_has_the_token_ids_of_the_joined_text(name, shared):
         for number, completion in enumerate(completions)
     ]
     data = TrainingData((RowSource("", "", lambda: iter(rows)),))
-    encoded, _, _ = sft_data.encode_rows(data, tok, max_length=128)
+    encoded, _, _ = sft_data.encode_rows(data, tok, max_length=128, eos_ids=[tok.eos_token_id])
     encoder = StepTokenizer(tok)
     for row, completion in zip(encoded, completions, strict=True):
         ids = row.solution.input_ids.tolist()

@@ -161,7 +161,7 @@ def pair_tokens(folder: Path, rows: list[dict[str, Any]], tokenizer: Any) -> lis
         for row in located_rows
         for group in group_by_prompt([row], PREFERENCE_LOSSES["step-dpo"])
     ]
-    tokenized, _ = tokenize_groups(groups, tokenizer, 4096)
+    tokenized, _ = tokenize_groups(groups, tokenizer, 4096, [tokenizer.eos_token_id])
     return [
         solution.tokens.input_ids.tolist() for group in tokenized for solution in group.solutions
     ]

@@ -90,7 +90,7 @@ def test_long_traces_pass_through_all_stages(tokens: int, policy: Path, tmp_path
     tokenizer = load_tokenizer(str(policy))
     loss = PREFERENCE_LOSSES["full-step"]
     prompts = group_by_prompt(open_pairs([pairs.path], loss).rows(), loss)
-    groups, counts = tokenize_groups(prompts, tokenizer, 65_536)
+    groups, counts = tokenize_groups(prompts, tokenizer, 65_536, [tokenizer.eos_token_id])
     solutions = [solution for group in groups for solution in group.solutions]
     assert counts["long_solutions"] == 0
     assert max(len(solution.tokens.input_ids) for solution in solutions) > tokens
@@ -128,7 +128,7 @@ def test_preparation_time_is_linear_in_the_tokens(policy: Path) -> None:
         solution = PairedSolution(steps=tuple(steps), rewards=rewards, encoded=encoded)
         group = PromptGroup("", [solution] * 2, [(0, 1)])
         inputs = group_inputs([group], share_prompt=False, pad_id=0)
-        tensors = [*collate_groups([group], eos_ids=[0]), *inputs.values()]
+        tensors = [*collate_groups([group]), *inputs.values()]
         return sum(tensor.numel() for tensor in tensors)
 
     small = 40_000

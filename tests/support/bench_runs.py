@@ -359,10 +359,11 @@ def measure_paths(*paths: Path, **spec: Any) -> Results:
     return measure(pool, measure_spec, decode_pool(pool, measure_spec))
 
 
-def report_run(run: Path, **options: Any) -> Results:
+def report_run(run: Path, *, spec: MeasureSpec | None = None, **options: Any) -> Results:
     """Write the reports of a run, and return its results."""
+    spec = spec or MeasureSpec()
     pool = load_pool(run)
-    decoded = decode_pool(pool, MeasureSpec())
-    results = measure(pool, MeasureSpec(), decoded)
+    decoded = decode_pool(pool, spec)
+    results = measure(pool, spec, decoded)
     write_report(run, pool, results, decoded, **options)
     return results

@@ -73,7 +73,8 @@ class Decoder:
 
     name: str  #: Name on the command line, and first part of result names.
     title: str  #: Explanation in reports and cards.
-    description: str  #: Explanation in ``--help`` and in error messages.
+    #: Explanation in the help and the errors of ``run``; empty for a decoder that no run can have.
+    description: str
     #: Returns the index of the chosen solution, or None if it chooses none, which counts as wrong.
     choose: Callable[[Candidates], int | None]
     #: Returns the probability that each sample is chosen, of shape (P, M). Its arguments are answer
@@ -283,7 +284,7 @@ DECODERS.register(
     Decoder(
         name="likely",
         title="the most likely sample, without a PRM",
-        description="the most likely of K samples, for reports with --likelihood",
+        description="",
         suffix="@{k}",
         choose=_choose_best,
         distribute=_distribute_best,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
@@ -17,10 +17,7 @@ from fsdpo_bench.metrics.decoder_choices import (
     select_decoders,
     simplify_count,
 )
-from fsdpo_bench.metrics.pools import (
-    Benchmark,
-    Pool,
-)
+from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS
 from fsdpo_bench.metrics.reranking import ahead_of_min, ahead_of_vote, select_strategies
 from fsdpo_bench.metrics.result_records import (
@@ -33,7 +30,7 @@ from fsdpo_bench.metrics.result_records import (
     TaskResults,
 )
 from fsdpo_bench.metrics.reward_statistics import reward_statistics
-from fsdpo_bench.metrics.sample_arrays import Samples
+from fsdpo_bench.metrics.sample_arrays import PlacedProblem, Samples
 from fsdpo_bench.run_folder import FORMAT_VERSION
 from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.cost import NO_COST, Cost
@@ -178,20 +175,25 @@ def _decoder_results(choices: DecoderChoices) -> DecoderResults:
     return DecoderResults(
         accuracy=accuracy,
         outcomes=choices.outcome_counts(),
-        cost=_cost(choices, _first_places(samples, set())),
+        cost=_cost(choices, _first_places(samples.problems)),
         **optional_fields,
     )
 
 
-def _first_places(samples: Samples, seen_ids: set[str]) -> np.ndarray:
-    """Return whether each problem is at its first place: the solutions of all places are the same.
+def _first_places(
+    problems: Sequence[PlacedProblem], earlier_ids: Collection[str] = ()
+) -> np.ndarray:
+    """Return whether each problem is at its first place.
+
+    The places of a problem share its solutions, so only the first place has a cost.
 
     Args:
-        samples: The solutions of a benchmark.
-        seen_ids: Ids of the problems with an earlier place; the ids of the benchmark are added.
+        problems: The problems of a benchmark.
+        earlier_ids: Ids of the problems of earlier benchmarks.
     """
+    seen_ids = set(earlier_ids)
     is_first = []
-    for placed in samples.problems:
+    for placed in problems:
         is_first.append(placed.problem_id not in seen_ids)
         seen_ids.add(placed.problem_id)
     return np.array(is_first)
@@ -333,7 +335,9 @@ def _total_costs(pool: Pool, decoded: Decoded) -> dict[str, Cost]:
     costs_by_decoder: dict[str, list[Cost]] = defaultdict(list)
     seen_ids: set[str] = set()
     for name, benchmark in pool.benchmarks.items():
-        selected_P = _first_places(benchmark.main, seen_ids)
+        problems = benchmark.main.problems
+        selected_P = _first_places(problems, seen_ids)
+        seen_ids.update(placed.problem_id for placed in problems)
         for decoder, choices in decoded[name].items():
             costs_by_decoder[decoder].append(_cost(choices, selected_P))
     return {decoder: sum(costs, NO_COST) for decoder, costs in costs_by_decoder.items()}

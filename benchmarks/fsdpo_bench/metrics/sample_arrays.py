@@ -46,8 +46,12 @@ class PlacedProblem:
 
     @property
     def cluster(self) -> str:
-        """The base problem; without one, the problem, which can have several places."""
-        return self.benchmark_place.cluster or self.problem_id
+        """The base problem; without one, the problem, which can have several places.
+
+        Two benchmarks may number their base problems alike, so the name of the benchmark is a part.
+        """
+        base = self.benchmark_place.cluster
+        return f"{self.benchmark_place.name}: {base}" if base else self.problem_id
 
 
 def shared_clusters(problems: Sequence[PlacedProblem]) -> list[str] | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from fsdpo_bench.decoders.estimators import distribute_best_of_n, expected_values
 from fsdpo_bench.metrics.full_solutions import read_full_solutions
-from fsdpo_bench.metrics.sample_arrays import UNKNOWN_OUTCOMES
+from fsdpo_bench.metrics.sample_arrays import UNKNOWN_OUTCOMES, PlacedProblem
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem, Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
@@ -32,6 +32,7 @@ from fsdpo_data.core.statistics import (
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.validate import check_files, explain_damage
+from fsdpo_data.problems.benchmark_places import benchmark_places
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
 from fsdpo_data.steps.first_error import NO_ERROR, RIGHT_STEP_LABEL, find_first_below
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
@@ -50,6 +51,15 @@ class SolvedProblem:
     problem: Problem  #: The problem.
     solution: Solution  #: The solution.
 
+    @property
+    def cluster(self) -> str:
+        """The base problem in a benchmark; without one, the problem."""
+        problem_id = self.solution.problem_id
+        for benchmark_place in benchmark_places(self.problem.metadata):
+            if benchmark_place.cluster:
+                return PlacedProblem(problem_id, self.problem, benchmark_place).cluster
+        return problem_id
+
 
 @dataclass(frozen=True, slots=True)
 class StepSeparation:
@@ -58,7 +68,7 @@ class StepSeparation:
     #: Probability that a step before an error has a higher reward than a step at or after one.
     #: Steps of all solutions are compared, including solutions without an error.
     auc: float | None
-    auc_ci95: Interval | None  #: 95 % interval of the AUC, with problems as units.
+    auc_ci95: Interval | None  #: 95 % interval of the AUC, over problems or base problems.
     #: Mean reward before the first wrong step minus the mean later reward, within a solution; mean
     #: over problems. None without a solution that has both.
     margin: float | None
@@ -71,7 +81,7 @@ class StepSeparation:
 def load_scored(root: Path) -> list[SolvedProblem]:
     """Read the measurable solutions of a sealed dataset with step rewards.
 
-    Solutions that the reward model could not read have no rewards.
+    Empty solutions, and solutions that the reward model could not read, have no rewards.
 
     Raises:
         InputError: if the dataset has no step rewards, or no measurable solutions.
@@ -99,7 +109,7 @@ def load_measurable(root: Path) -> list[SolvedProblem]:
     has_labels = pl.col("outcome").is_in(COUNTED_OUTCOMES) | pl.col("step_labels").is_not_null()
     with explain_damage(root):
         problems = read_problems(manifest.config_paths(root, "problems"))
-        solutions = read_full_solutions(root, (pl.col("completions").list.len() > 0) & has_labels)
+        solutions = read_full_solutions(root, has_labels)
     if not solutions:
         raise InputError(
             f"{root} has no graded solutions, and no imported step labels. Grade it with "
@@ -134,11 +144,13 @@ def ranking_aucs(graded: Sequence[SolvedProblem]) -> dict[str, Mean]:
         graded: Graded solutions with step rewards.
     """
     problem_ids = [entry.solution.problem_id for entry in graded]
+    clusters = [entry.cluster for entry in graded]
+    has_bases = clusters != problem_ids
     labels = [entry.solution.outcome == "correct" for entry in graded]
     aucs = {}
     for name in AGGREGATES:
         scores = [aggregate(step_rewards(entry), name) for entry in graded]
-        aucs[name] = ranking_auc(problem_ids, scores, labels)
+        aucs[name] = ranking_auc(problem_ids, scores, labels, clusters if has_bases else None)
     return aucs
 
 
@@ -154,15 +166,17 @@ def step_separation(entries: Sequence[SolvedProblem]) -> StepSeparation | None:
         return None
     scores: list[float] = []
     is_before_error: list[bool] = []
-    problem_ids: list[str] = []
+    clusters: list[str] = []
+    cluster_by_problem: dict[str, str] = {}
     margins_by_problem: dict[str, list[float]] = defaultdict(list)
     for entry in labelled:
         problem_id = entry.solution.problem_id
+        cluster = cluster_by_problem.setdefault(problem_id, entry.cluster)
         rewards = step_rewards(entry)
         first_error = true_first_error(entry)
         n_right = len(rewards) if first_error is None else first_error
         scores += rewards
-        problem_ids += [problem_id] * len(rewards)
+        clusters += [cluster] * len(rewards)
         is_before_error += [index < n_right for index in range(len(rewards))]
         if 0 < n_right < len(rewards):
             margin = statistics.fmean(rewards[:n_right]) - statistics.fmean(rewards[n_right:])
@@ -170,15 +184,19 @@ def step_separation(entries: Sequence[SolvedProblem]) -> StepSeparation | None:
     problem_margins = [statistics.fmean(margins) for margins in margins_by_problem.values()]
     return StepSeparation(
         auc=auc(scores, is_before_error),
-        auc_ci95=auc_interval(problem_ids, scores, is_before_error),
+        auc_ci95=auc_interval(clusters, scores, is_before_error),
         margin=statistics.fmean(problem_margins) if problem_margins else None,
-        ci95=margin_interval(problem_margins, scores),
+        ci95=margin_interval(
+            problem_margins, [cluster_by_problem[key] for key in margins_by_problem], scores
+        ),
         problems=len(problem_margins),
         solutions=sum(map(len, margins_by_problem.values())),
     )
 
 
-def margin_interval(problem_margins: Sequence[float], scores: Sequence[float]) -> Interval | None:
+def margin_interval(
+    problem_margins: Sequence[float], clusters: Sequence[str], scores: Sequence[float]
+) -> Interval | None:
     """Return the interval of the mean margin; None for rewards outside [0, 1].
 
     A margin is a difference of two values in [0, 1], so the interval comes from
@@ -187,12 +205,13 @@ def margin_interval(problem_margins: Sequence[float], scores: Sequence[float]) -
     Args:
         problem_margins: The mean margin of each problem: rewards before minus rewards from the
             first wrong step on.
+        clusters: The cluster of each problem.
         scores: The rewards of all steps.
     """
     is_bounded = all(0 <= score <= 1 for score in scores)
-    if not is_bounded or len(problem_margins) < 2:
+    if not is_bounded or len(set(clusters)) < 2:
         return None
-    return mean_difference(problem_margins).ci95
+    return mean_difference(problem_margins, clusters).ci95
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,9 +334,12 @@ def dataset_report(entries: Sequence[SolvedProblem], sizes: Sequence[int] = ()) 
     check_best_of(entries, sizes)
     scored = [entry for entry in entries if step_rewards(entry)]
     separation = step_separation(scored)
-    graded = [entry for entry in entries if _is_graded(entry)] if scored else []
-    rankings = ranking_aucs([entry for entry in graded if step_rewards(entry)]) if graded else {}
-    best_of_n = best_of_n_curves(graded, sizes) if graded else BestOfN({}, 0, 0)
+    rankings: Mapping[str, Mean] = {}
+    best_of_n = BestOfN({}, 0, 0)
+    graded = [entry for entry in entries if _is_graded(entry)]
+    if scored and graded:
+        rankings = ranking_aucs([entry for entry in graded if step_rewards(entry)])
+        best_of_n = best_of_n_curves(graded, sizes)
     return {
         "solutions": len(scored),
         "problems": len({entry.solution.problem_id for entry in scored}),

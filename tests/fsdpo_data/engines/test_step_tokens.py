@@ -374,14 +374,16 @@ def test_steps_of_another_text_are_refused(qwen2: Any) -> None:
             find_step_ids(decoder, qwen2("hello world")["input_ids"], steps)
 
 
+@pytest.mark.parametrize("is_special", [True, False])
 def test_a_chat_solution_ends_with_the_token_that_ends_the_turns_of_its_prompt(
-    tmp_path: Path,
+    tmp_path: Path, is_special: bool
 ) -> None:
     tokenizer = transformers.AutoTokenizer.from_pretrained(save_random_model(tmp_path))
-    tokenizer.add_special_tokens({"additional_special_tokens": ["<turn|>", "<tool|>"]})
+    tokenizer.add_tokens(["<turn|>", "<tool|>"], special_tokens=is_special)
+    tokenizer.bos_token = "<|pad|>"
     turn_end, tool_end = tokenizer.convert_tokens_to_ids(["<turn|>", "<tool|>"])
     ordinary_id = tokenizer("42", add_special_tokens=False)["input_ids"][0]
-    eos_ids = [tokenizer.eos_token_id, tool_end, turn_end, ordinary_id]
+    eos_ids = [tokenizer.bos_token_id, tokenizer.eos_token_id, tool_end, turn_end, ordinary_id]
     encoder = StepTokenizer(tokenizer, eos_ids)
 
     def last_ids(prompt: str, text: str, **options: bool) -> list[int]:
@@ -391,8 +393,13 @@ def test_a_chat_solution_ends_with_the_token_that_ends_the_turns_of_its_prompt(
 
     text_end = tokenizer("x\n", add_special_tokens=False)["input_ids"][-1]
     assert last_ids("User: 42?<turn|>\nModel: ", "x\n") == [text_end, turn_end]
-    assert last_ids("User: 42?\nModel: ", "x\n") == [text_end, tokenizer.eos_token_id]
+    assert last_ids("<|pad|>User: 42?<turn|>\nModel: ", "x\n") == [text_end, turn_end]
+    for prompt in ("User: 42?\nModel: ", "<|pad|>User: 42?\nModel: "):
+        assert last_ids(prompt, "x\n") == [text_end, tokenizer.eos_token_id]
     assert last_ids("User: 42?<turn|>\nModel: ", "x\n<turn|>") == [text_end, turn_end]
     assert last_ids("User: 42?<turn|>\nModel: ", "x\n", add_eos=False)[-1] == text_end
+    # The token of the tokenizer may end turns, and another one that ends sequences may begin them.
+    own_end = tokenizer.eos_token
+    assert last_ids(f"User: 42?{own_end}\n<tool|>", "x\n") == [text_end, tokenizer.eos_token_id]
     plain = StepTokenizer(tokenizer).encode("User: 42?<turn|>\n", ["x\n"], add_eos=True)
     assert plain.input_ids[-1] == tokenizer.eos_token_id
