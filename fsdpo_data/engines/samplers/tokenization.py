@@ -167,10 +167,13 @@ class CompletionDecoder:
             for markers in THINKING_MARKERS.values()
             if special_ids.keys() >= set(markers.tokens)
         ]
-        thinking_ids = {special_ids[token] for tokens in families for token in tokens}
-        self.hidden_ids: set[int] = set()
-        if thinking_ids:
-            self.hidden_ids = set(special_ids.values()) - thinking_ids
+        thinking_tokens = {token for tokens in families for token in tokens}
+        self._hidden_tokens = {
+            token: token_id
+            for token, token_id in special_ids.items()
+            if token not in thinking_tokens
+        }
+        self.hidden_ids = set(self._hidden_tokens.values()) if thinking_tokens else set()
         self._prefix_ids: list[int] = tokenizer(_PREFIX, add_special_tokens=False)["input_ids"]
         self._prefix_chars = {
             skip_special: len(self._decode([], skip_special=skip_special))
@@ -181,6 +184,14 @@ class CompletionDecoder:
         """Return the text of generated ``ids``, including a leading space."""
         text = self._decode(ids, skip_special=skip_special)
         return text[self._prefix_chars[skip_special] :]
+
+    def find_stop_ids(self, stop: Sequence[str]) -> list[int]:
+        """Return the ids of the stop strings that are tokens which the text leaves out.
+
+        A search in the text would not find them, such as ``<|im_end|>`` of a base model. They end a
+        sequence like its end-of-sequence token.
+        """
+        return [self._hidden_tokens[string] for string in stop if string in self._hidden_tokens]
 
     def decode_new(
         self, context: ContextTokens, ids: Sequence[int], *, skip_special: bool = False

@@ -222,7 +222,7 @@ class TransformersSampler(StreamingSampler):
                 generation_config=GenerationConfig(
                     max_new_tokens=max_new_tokens,
                     do_sample=False,
-                    eos_token_id=self._eos_ids,
+                    eos_token_id=sorted(self._end_ids(spec)),
                     pad_token_id=self._pad_id,
                     # The states of the other tokens of a context are not in memory meanwhile.
                     prefill_chunk_size=prefill_tokens if context_tokens > prefill_tokens else None,
@@ -231,8 +231,12 @@ class TransformersSampler(StreamingSampler):
         generated: list[list[int]] = output[:, context_tokens:].tolist()
         return generated
 
+    def _end_ids(self, spec: SamplingSpec) -> set[int]:
+        """Return the ids that end a sequence: those of the model, and stop strings that are ids."""
+        return {*self._eos_ids, *self._decoder.find_stop_ids(spec.stop)}
+
     def _is_finished(self, context: ContextTokens, ids: list[int], spec: SamplingSpec) -> bool:
-        if any(token in self._eos_ids for token in ids):
+        if not self._end_ids(spec).isdisjoint(ids):
             return True
         return bool(spec.stop) and self._has_stop(context, ids, spec)
 
@@ -254,7 +258,8 @@ class TransformersSampler(StreamingSampler):
         self, context: ContextTokens, ids: list[int], spec: SamplingSpec, seconds: float
     ) -> GeneratedSequence:
         """Cut the ids at the end of the sequence, and return them with their completion."""
-        eos_positions = [position for position, token in enumerate(ids) if token in self._eos_ids]
+        end_ids = self._end_ids(spec)
+        eos_positions = [position for position, token in enumerate(ids) if token in end_ids]
         finish_reason: FinishReason = "stop" if eos_positions else "length"
         if eos_positions:
             ids = ids[: eos_positions[0] + 1]

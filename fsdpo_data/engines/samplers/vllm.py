@@ -132,6 +132,7 @@ class VllmSampler(StreamingSampler):
             top_p=spec.top_p,
             max_tokens=spec.max_tokens,
             stop=list(spec.stop) or None,
+            stop_token_ids=self._decoder.find_stop_ids(spec.stop) or None,
             seed=None if spec.temperature == 0 else spec.prompt_seed(prompt),
             output_kind=self._final_only,
             # Thinking markers that are special tokens must stay in the text.

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from base_model import END_OF_TURN, write_base_model
 from random_model import save_random_model
 from transformers import DynamicCache
 
@@ -31,7 +32,10 @@ from fsdpo_data.engines.samplers.transformers import (
     make_cache,
 )
 from fsdpo_data.engines.step_tokens import StepTokenizer
+from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights
+from fsdpo_data.problems.embedded import CHECKPOINT
+from fsdpo_data.problems.load import load_problems
 
 PROMPTS = [
     "Problem: 20 + 22?\nSolution:\n",
@@ -183,6 +187,27 @@ def test_a_stop_string_that_begins_in_the_prompt_ends_nothing(
             assert completion.n_tokens == free.n_tokens
             tested += 1
     assert tested > 4
+
+
+def test_a_stop_string_that_is_a_special_token_ends_the_sequence(tmp_path: Path) -> None:
+    """As in a base model whose end-of-sequence token is not the end of a turn of its template."""
+    model = write_base_model(tmp_path / "base")
+    template = get_template("problem")
+    problems = load_problems(["embedded"], split="test", limit=4).problems
+    prompts = [template.render(problem.question) for problem in problems]
+    spec = SamplingSpec(n=2, temperature=0.8, max_tokens=120)
+    stopping = spec.replace(stop=(END_OF_TURN,))
+    expected, free, stopped = (
+        [
+            (completion.text, completion.finish_reason, completion.n_tokens)
+            for completions in load_sampler(str(path)).sample(prompts, run_spec)
+            for completion in completions
+        ]
+        for path, run_spec in ((CHECKPOINT, spec), (model, spec), (model, stopping))
+    )
+    assert stopped == expected
+    assert [reason for _, reason, _ in stopped] == ["stop"] * 8
+    assert [reason for _, reason, _ in free] == ["length"] * 8
 
 
 @pytest.mark.parametrize("stop", [(), ("e",)])

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from base_model import END_OF_TURN, write_base_model
 from helpers import read_sample_settings
 from near import TIE, gap
 
+from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import LoadedSampler
-from fsdpo_data.models.resolve import ResolvedModel, resolve
+from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights, resolve
 from fsdpo_data.problems.load import load_problems
 
 # vLLM's own imports warn.
@@ -106,6 +108,30 @@ def test_stop_strings_length_and_context(engine: Any, prompts: list[str]) -> Non
     full, fits = engine.sample(["9" * 5000, prompts[0]], SamplingSpec(n=2, max_tokens=4))
     assert full == [Completion("", "length", 0)] * 2
     assert all(completion.n_tokens for completion in fits)
+
+
+def test_a_stop_string_that_is_a_special_token_ends_the_sequence(
+    engine: Any, prompts: list[str], tmp_path: Path
+) -> None:
+    from fsdpo_data.engines.samplers.vllm import VllmSampler
+
+    model = ResolvedWeights(ModelRef("base", "0"), str(write_base_model(tmp_path / "base")))
+    sampler = VllmSampler(model, SamplerOptions())
+    spec = SamplingSpec(n=2, temperature=0.8, max_tokens=300)
+    expected, stopped = (
+        [
+            (completion.text, completion.finish_reason, completion.n_tokens)
+            for completions in sampled
+            for completion in completions
+        ]
+        for sampled in (
+            engine.sample(prompts[:4], spec),
+            sampler.sample(prompts[:4], spec.replace(stop=(END_OF_TURN,))),
+        )
+    )
+    sampler.close()
+    assert stopped == expected
+    assert {reason for _, reason, _ in stopped} == {"stop"}
 
 
 def build(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
