@@ -47,7 +47,13 @@ def resolve_judge(name: str, options: SamplerOptions, template: str) -> Resolved
     """
     recording = digest_recording(options)
     if recording is None or options.server.api != "chat":
-        return resolve_model(name, options, template)
+        try:
+            return resolve_model(name, options, template)
+        except InputError as error:  # the template is a key of the format, not an option
+            raise error.with_text(
+                "Choose another `template`",
+                "Give a judge format of your own, whose key template names another template",
+            ) from None
     model = resolve.resolve_served(name, template, chat=True)
     return replace(model, ref=ModelRef(name, recording))
 

@@ -116,6 +116,12 @@ def train_prm(config: PrmConfig) -> PrmReport:
         prm_data = prepare_rows(rows, tokenizer, context_length(config, model), config)
         prm_data.counts.update(unlabelled)
         _log_counts(prm_data.counts)
+        if config.held_out and not prm_data.held_out:
+            log.warning(
+                "all solutions have one prompt or one problem id and count as one problem, so none "
+                "is held out to evaluate the PRM. If they solve several problems, give each its "
+                "own prompt; otherwise set `held_out=0`."
+            )
         trainer = _make_trainer(config, arguments, model, tokenizer, prm_data)
         run_trainer(trainer, config, identity)
         metrics = _evaluate(trainer) if prm_data.held_out else {}

@@ -22,6 +22,7 @@ from typer.testing import CliRunner
 
 from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.statistics import mcnemar, mean_difference
 from fsdpo_data.models.prompts import TemplateRef
 from fsdpo_data.problems.benchmark_places import BenchmarkPlace
@@ -109,6 +110,35 @@ def test_two_decoders_of_one_run(tmp_path: Path) -> None:
     unchanged = [delta.difference for delta in compare(first, first).differences]
     assert all((delta.value, delta.p or 1) == (0, 1) for delta in unchanged)
     assert all(-0.5 < delta.ci95.low < 0 < delta.ci95.high for delta in unchanged)
+
+
+def write_scored(root: Path, prm: str, **changes: Any) -> Path:
+    """Write a dataset whose samples are equal for all reward models."""
+    rows = make_solutions(make_problem(0), "ci", step_rewards=[[0.9, 0.8], [0.2, 0.1]])
+    return write_dataset(root, [make_problem(0)], rows, prm=prm, **changes)
+
+
+def test_a_choice_by_rewards_states_its_reward_models(tmp_path: Path) -> None:
+    good, other = write_scored(tmp_path / "a", "good"), write_scored(tmp_path / "b", "other")
+    compared = compare(good, other, decoder_a="bon@2:min")
+    revision = "sha256:" + "b" * 64
+    assert compared.notes == [
+        f"the reward models of bon@2:min differ: good ({revision}) and other ({revision})"
+    ]
+    retrained = write_scored(tmp_path / "c", "good", score={"prm": ModelRef("good", "sha256:c")})
+    [note] = compare(good, retrained, decoder_a="bon@2:min").notes
+    assert note.endswith("good (sha256:c)")
+    assert not compare(good, other, decoder_a="sc@2").notes
+    assert not compare(good, good, decoder_a="bon@2:min").notes
+
+
+def test_one_of_several_reward_models_is_named(tmp_path: Path) -> None:
+    pool = load_pool(write_scored(tmp_path / "a", "good"), write_scored(tmp_path / "b", "other"))
+    with pytest.raises(InputError, match="expected one of bon@2:min by good, bon@2:min by other"):
+        compare_pools(pool, pool, ComparisonOptions(decoder_a="bon@2:min"))
+    options = ComparisonOptions(decoder_a="bon@2:min by other")
+    compared = compare_pools(pool, pool, options)
+    assert {delta.measure for delta in compared.differences} == {"bon@2:min by other"}
 
 
 def test_repeated_questions_are_paired_by_occurrence(tmp_path: Path) -> None:

@@ -71,6 +71,8 @@ def test_result_names_are_parsed_as_they_are_written() -> None:
     names += ["bon@1:prod", "bon@16:prod", "sbs@15,1", "sbs@15,3"]
     assert [setup.name for setup in setups] == names
     assert [parse_result_name(name) for name in names] == setups
+    # K = 1 is a parameter of sc@1, and not of greedy.
+    assert [setup.name for setup in setups if setup.decoder.has_k] == names[2:-2]
     assert [DECODERS[name].form for name in decoders] == [
         *("greedy", "first", "sc@K", "weighted@K:AGGREGATE", "bon@K:AGGREGATE", "sbs@B1,B2")
     ]

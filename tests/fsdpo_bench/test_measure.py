@@ -26,6 +26,7 @@ from bench_runs import (
 )
 from fsdpo_bench.decoders.decoders import DECODERS, Candidates, Decoder
 from fsdpo_bench.metrics.decoder_choices import SubsetSpec
+from fsdpo_bench.metrics.measure import MeasureSpec
 from fsdpo_bench.metrics.pools import load_pools, part_name
 from fsdpo_bench.metrics.reranking import fold_numbers, select_by_fold
 from fsdpo_bench.metrics.result_records import Results, TaskResults
@@ -33,6 +34,7 @@ from fsdpo_bench.metrics.reward_statistics import reward_quality
 from fsdpo_bench.prm.dataset_report import dataset_report, load_scored
 from fsdpo_bench.report.choice_tables import choice_tables
 from fsdpo_bench.report.render import render_markdown
+from fsdpo_bench.report.reports import make_reports
 from fsdpo_bench.run_folder import RunRecord, write_run_record
 from fsdpo_bench.tasks.table import suites
 
@@ -634,6 +636,39 @@ def test_other_datasets_are_pools_of_their_own(pools: list[Path], tmp_path: Path
     other_verdicts = write_dataset(tmp_path / "e", problems, regraded)
     with pytest.raises(InputError, match="other verdicts"):
         load_pools([pools[0], other_verdicts])
+
+
+def write_run_with_parts(run: Path, parts: dict[str, str], decoders: list[str]) -> Path:
+    """Write a run of one problem with the outcomes of each part; equal outcomes are equal parts."""
+    problem = make_problem(0, [BenchmarkPlace("math", 0)])
+    for part, outcomes in parts.items():
+        rows = make_solutions(problem, outcomes, salt=[part + outcomes] * len(outcomes))
+        write_dataset(run / part, [problem], rows)
+    entries = {"math": make_entry("math", 1)}
+    write_run_record(run, RunRecord(decoders=decoders, parts=[*parts], benchmarks=entries))
+    return run
+
+
+def test_decoders_of_a_second_run_with_the_same_samples_are_named(tmp_path: Path) -> None:
+    votes = write_run_with_parts(tmp_path / "votes", {"samples": "cci"}, ["sc@3"])
+    greedy_run = write_run_with_parts(
+        tmp_path / "greedy", {"samples": "cci", "greedy": "c"}, ["greedy", "sc@2", "sc@3"]
+    )
+    other = write_run_with_parts(tmp_path / "other", {"samples": "cci", "greedy": "i"}, ["greedy"])
+
+    def warnings(*runs: Path) -> list[str]:
+        messages: list[str] = []
+        make_reports(runs, MeasureSpec(), budget_bytes=0, warn=messages.append)
+        return messages
+
+    [message] = warnings(votes, greedy_run)
+    assert message.startswith(f"{greedy_run} has the samples of votes")
+    assert "results of greedy, sc@2 are left out" in message
+    assert not warnings(greedy_run, votes)
+    [message] = warnings(greedy_run, other)
+    assert "results of greedy are left out" in message
+    copy = write_run_with_parts(tmp_path / "copy", {"samples": "cci", "greedy": "c"}, ["greedy"])
+    assert not warnings(greedy_run, copy)
 
 
 def test_the_intervals_of_rewards_are_over_base_problems(tmp_path: Path) -> None:

@@ -277,6 +277,29 @@ def test_all_solutions_of_a_problem_are_in_the_same_split(policy: Path, data: Pa
     assert {row.problem for row in again.held_out} != held_out_problems
 
 
+@pytest.mark.parametrize(
+    ("rows", "held_out", "warns"),
+    [
+        ([{**row, "prompt": "Solve it.\n"} for row in stepwise_rows()], 0.1, True),
+        ([{**row, "prompt": "Solve it.\n"} for row in stepwise_rows()], 0, False),
+        (stepwise_rows(), 0.1, False),
+    ],
+)
+def test_a_run_that_can_hold_nothing_out_says_so(
+    rows: list[dict[str, Any]],
+    held_out: float,
+    warns: bool,
+    policy: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    options = config(policy, data, tmp_path / "prm", max_steps=1, held_out=held_out)
+    report = prm.train_prm(options)
+    assert bool(report.held_out) is (held_out > 0 and not warns)
+    assert ("count as one problem" in caplog.text) is warns
+
+
 def test_problems_with_a_common_prompt_are_on_one_side_of_the_split(
     policy: Path, tmp_path: Path
 ) -> None:

@@ -121,6 +121,11 @@ class Decoder:
         return [name for _, name, _, _ in Formatter().parse(self.suffix) if name]
 
     @property
+    def has_k(self) -> bool:
+        """Whether it has the parameter K, the number of samples that it chooses from."""
+        return "k" in self.parameters
+
+    @property
     def form(self) -> str:
         """The form of the result names, such as ``sbs@B1,B2``, for readers."""
         return self.name + self.suffix.format(**{name: name.upper() for name in PARAMETERS})
@@ -142,7 +147,7 @@ class DecoderSetup:
     """A decoder with the values of its parameters: one result of a report."""
 
     decoder: Decoder  #: The decoder.
-    k: int = 1  #: Number of solutions to choose from; 1 if the decoder has no such parameter.
+    k: int = 1  #: Number of solutions to choose from; 1 for decoders without ``has_k``, too.
     aggregate: str = ""  #: Aggregate of step rewards; empty if the decoder has no such parameter.
     b1: int = 0  #: Next steps per solution of a beam; 0 if the decoder has no such parameter.
     b2: int = 0  #: Size of the beam; 0 if the decoder has no such parameter.

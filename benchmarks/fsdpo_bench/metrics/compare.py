@@ -93,8 +93,8 @@ class Comparison:
     #: Problems whose verdict changed, for the first pair of decoders of each benchmark whose
     #: choices are certain.
     changed: Sequence[ChangedProblem]
-    #: Warnings for the reader: omitted benchmarks, decoders and problems, and graders or prompts
-    #: that differ.
+    #: Warnings for the reader: omitted benchmarks, decoders and problems, and graders, prompts or
+    #: reward models that differ.
     notes: Sequence[str]
 
 
@@ -164,6 +164,7 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
             notes.append(note)
         decoded_pairs = decode_pairs(pool_a, pool_b, pair, options)
         differences += [_decoder_difference(pair, decoded) for decoded in decoded_pairs]
+        notes += _reward_model_notes(pool_a, pool_b, decoded_pairs)
         changed += _changed_problems(pair, decoded_pairs)
         if options.decoder_a is None and options.decoder_b is None:
             differences += _number_differences(pair)
@@ -208,6 +209,23 @@ def _setting_differences(pools: Sequence[Pool]) -> list[str]:
         for name, (value_a, value_b) in settings.items()
         if value_a != value_b
     ]
+
+
+def _reward_model_notes(
+    pool_a: Pool, pool_b: Pool, decoded_pairs: Sequence[DecodedPair]
+) -> list[str]:
+    """Name the reward models of decoders that choose by different ones in A and in B."""
+    scores_a = measurement_settings(pool_a, []).reward_models
+    scores_b = measurement_settings(pool_b, []).reward_models
+    notes = []
+    for decoded in decoded_pairs:
+        score_a = scores_a.get(decoded.a.reward_model)
+        score_b = scores_b.get(decoded.b.reward_model)
+        # Local models of different runs often have one name, so the revision counts, too.
+        if score_a and score_b and score_a.prm != score_b.prm:
+            models = [f"{score.prm.name} ({score.prm.revision})" for score in (score_a, score_b)]
+            notes.append(f"the reward models of {decoded.name} differ: {' and '.join(models)}")
+    return notes
 
 
 def _one_sided_notes(kind: str, names_a: Iterable[str], names_b: Iterable[str]) -> list[str]:
@@ -328,7 +346,8 @@ def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
     """Return the decoder with a result name.
 
     Raises:
-        InputError: if there is none; the error lists the decoders of the pool.
+        InputError: if there is none, or several reward models could choose; the error lists the
+            decoders of the pool.
     """
     setup = parse_result_name(name)
     models = pool.reward_models
@@ -339,7 +358,15 @@ def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
             field="decoder",
             value=name,
         )
-    return name_models(setup, models)[0]
+    setups = name_models(setup, models)
+    if len(setups) > 1:
+        raise InputError(
+            f"{pool.name} has several reward models: expected one of "
+            f"{', '.join(entry.name for entry in setups)}.",
+            field="decoder",
+            value=name,
+        )
+    return setups[0]
 
 
 def _both_count(pair: BenchmarkPair, samples_a: Samples, samples_b: Samples) -> np.ndarray:

@@ -161,7 +161,7 @@ def decode(benchmark: Benchmark, setup: DecoderSetup, spec: SubsetSpec) -> Decod
             value=size,
         )
     reward_PM = _candidate_rewards(samples, setup)
-    if "k" not in setup.decoder.parameters:
+    if not setup.decoder.has_k:
         # A decoder without K has one solution.
         member_RM = np.arange(samples.n_samples)[None, :] == 0
     else:
@@ -240,7 +240,7 @@ def select_decoders(
     """
     if pool.run is not None and not sizes and not aggregates:
         setups = [setup for name in pool.run.decoders if (setup := parse_result_name(name))]
-        run_sizes = {setup.k for setup in setups if "k" in setup.decoder.parameters}
+        run_sizes = {setup.k for setup in setups if setup.decoder.has_k}
         setups += [
             setup
             for setup in _possible_setups(pool, sorted(run_sizes), aggregates)
@@ -284,7 +284,7 @@ def _possible_setups(
         if SAMPLES_PART not in pool.parts or not _has_needed_numbers(pool, decoder):
             continue
         has_aggregate = "aggregate" in decoder.parameters
-        for size in subset_sizes(sizes, pool) if "k" in decoder.parameters else (1,):
+        for size in subset_sizes(sizes, pool) if decoder.has_k else (1,):
             for aggregate in checked_aggregates if has_aggregate else ("",):
                 yield DecoderSetup(decoder, k=size, aggregate=aggregate)
 

@@ -210,7 +210,7 @@ def _cost(choices: DecoderChoices, selected_P: np.ndarray) -> Cost:
     tokens = float(tokens_PM[:, 0].sum())
     prm_calls = int(samples.prm_calls_PM[selected_P, 0].sum())
     setup = choices.setup
-    if "k" in setup.decoder.parameters:
+    if setup.decoder.has_k:
         size = setup.k
         tokens = float(tokens_PM.sum()) * size / samples.n_samples
     if setup.decoder.needs_rewards and setup.part == SAMPLES_PART:

@@ -70,6 +70,8 @@ class Pool:
     parts: Mapping[str, Path]  #: Folder of each part.
     scored: Mapping[str, Path]  #: Datasets with step rewards of the main part, by reward model.
     benchmarks: Mapping[str, Benchmark]  #: The benchmarks by name.
+    #: Folders of further runs with the same samples, of which only the step rewards are read.
+    other_runs: Sequence[Path] = ()
 
     @property
     def main_part(self) -> str:
@@ -162,7 +164,14 @@ def _load_pool(
             f"{first_path} has no solution to measure. Give another dataset, or other problems.",
             field="data",
         )
-    return Pool(first_path.name or str(first_path), run, parts, scored, benchmarks)
+    return Pool(
+        name=first_path.name or str(first_path),
+        run=run,
+        parts=parts,
+        scored=scored,
+        benchmarks=benchmarks,
+        other_runs=[path for path in paths if is_run(path) and path != first_path],
+    )
 
 
 def part_name(manifest: Manifest) -> str:

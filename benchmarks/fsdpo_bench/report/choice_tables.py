@@ -32,7 +32,7 @@ def listed_decoders(task: TaskResults) -> list[str]:
 def _size(name: str) -> int | None:
     """Return K of a decoder; None if it has no such parameter."""
     setup = parse_result_name(name)
-    return setup.k if setup is not None and "k" in setup.decoder.parameters else None
+    return setup.k if setup is not None and setup.decoder.has_k else None
 
 
 def _sizes(task: TaskResults) -> list[int]:
@@ -65,7 +65,7 @@ def _size_rows(task: TaskResults, sizes: Sequence[int]) -> Iterator[list[str]]:
     cells: dict[DecoderSetup, dict[int, Mean]] = {}
     for name, accuracy in task.accuracies.items():
         setup = parse_result_name(name)
-        if setup is not None and "k" in setup.decoder.parameters:
+        if setup is not None and setup.decoder.has_k:
             cells.setdefault(replace(setup, k=0), {})[setup.k] = accuracy
     for setup, by_size in cells.items():
         choice = setup.decoder.name + (f", {setup.aggregate}" if setup.aggregate else "")

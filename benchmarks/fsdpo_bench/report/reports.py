@@ -1,7 +1,7 @@
 """Reports: datasets are read, measured, and described in files."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from textwrap import shorten
 
@@ -10,9 +10,11 @@ from fsdpo_bench.metrics.measure import Decoded, MeasureSpec, decode_pool, measu
 from fsdpo_bench.metrics.pools import Pool, load_pools
 from fsdpo_bench.metrics.result_records import Results
 from fsdpo_bench.report.render import write_report
+from fsdpo_bench.run_folder import read_run_record
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.row_files import summarize_list
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.exchange.response_formats import question_key
 from fsdpo_data.problems.load import MAX_SHOWN_CHARS, load_problems
 
@@ -51,7 +53,8 @@ def make_reports(
         out: Folder of the files; None for the folder of a single run.
         writes_into_run: Whether the folder of a single run gets files; not so for a copy of a run.
         budget_bytes: Bytes of text in the problem list of ``report.html``.
-        warn: Called with a message if a plot fails, or questions match no problem.
+        warn: Called with a message if a plot fails, questions match no problem, or decoders of a
+            run are left out.
         progress: Receives the progress of the measurement.
 
     Raises:
@@ -72,6 +75,8 @@ def make_reports(
         if policies:
             pool = with_likelihoods(pool, policies[index])
         decoded = decode_pool(pool, spec)
+        for warning in _describe_left_out(pool, decoded):
+            warn(warning)
         results = measure(pool, spec, decoded)
         is_only_run = len(paths) == 1 and pool.run is not None and problems is None
         folder = out or (paths[0] if is_only_run and writes_into_run else None)
@@ -126,3 +131,35 @@ def _describe_unmatched(questions: Mapping[str, str], pool: Pool) -> str:
         f"{pool.name}: {len(unmatched):,} of the {len(questions):,} questions to measure match no "
         f"measured problem: {names}"
     )
+
+
+def _describe_left_out(pool: Pool, decoded: Decoded) -> list[str]:
+    """Name the decoders of further runs of a pool that are not measured.
+
+    A pool has the parts of its first run and, without sizes and aggregates, its decoders.
+    """
+    measured_names = {
+        replace(choices.setup, model="").name
+        for by_decoder in decoded.values()
+        for choices in by_decoder.values()
+    }
+    warnings = []
+    for run in pool.other_runs:
+        left_out = [
+            name
+            for name in read_run_record(run).decoders
+            if name not in measured_names or _has_other_solutions(pool, run, name)
+        ]
+        if left_out:
+            warnings.append(
+                f"{run} has the samples of {pool.name}, so they are measured together. Its results "
+                f"of {', '.join(left_out)} are left out; report on it alone to see them"
+            )
+    return warnings
+
+
+def _has_other_solutions(pool: Pool, run: Path, name: str) -> bool:
+    """Return whether a decoder has solutions of its own in a run, which differ from the pool's."""
+    if name not in pool.parts or name == pool.main_part:  # it chooses among equal solutions
+        return False
+    return read_manifest(run / name).digest != read_manifest(pool.parts[name]).digest

@@ -9,6 +9,7 @@ steps. The code that a critique contains is never run.
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.answers.thinking import find_thinking
@@ -36,6 +37,10 @@ def get_judge_format(name: str) -> PrmFormat:
     Raises:
         InputError: if the format does not exist, is not for a judge, or is not supported.
     """
+    judge_names = [judge.name for judge in PRM_FORMATS.values() if judge.is_judge]
+    expected = f"Expected {', '.join(judge_names)}, or a .toml file of your own."
+    if name not in PRM_FORMATS and Path(name).suffix != ".toml":
+        raise InputError(f"there is no such format. {expected}", field="judge_format", value=name)
     try:
         prm_format = get_prm_format(name)
     except InputError as error:
@@ -43,10 +48,8 @@ def get_judge_format(name: str) -> PrmFormat:
     if prm_format.unsupported_reason:
         raise InputError(f"{prm_format.unsupported_reason}.", field="judge_format", value=name)
     if not prm_format.is_judge:
-        judge_names = [judge.name for judge in PRM_FORMATS.values() if judge.is_judge]
         raise InputError(
-            "the format has no prompt for critiques. "
-            f"Expected {', '.join(judge_names)}, or a .toml file of your own.",
+            f"the format has no prompt for critiques. {expected}",
             field="judge_format",
             value=name,
         )

@@ -375,6 +375,22 @@ def test_a_local_model_can_be_the_judge(tmp_path: Path, capsys: pytest.CaptureFi
     assert len(prompts) == 3 and all(prompt[0] + prompt[-1] == "<>" for prompt in prompts)
 
 
+def test_a_judge_without_a_chat_template_needs_a_format_with_another_template(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("torch")
+    from command_line import run
+    from random_model import save_random_model
+
+    small_build(tmp_path / "run", problem_set(1))
+    model = save_random_model(tmp_path / "judge")
+    line = ["label", str(tmp_path / "run"), "--judge", str(model), "--out", str(tmp_path / "out")]
+    code, _, err = run(capsys, *line, "--engine", "transformers", "--device", "cpu")
+    text = " ".join(err.split())
+    assert code != 0 and "Give a judge format of your own, whose key template names" in text
+    assert "--template" not in text and "Choose another" not in text
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -382,7 +398,10 @@ def test_a_local_model_can_be_the_judge(tmp_path: Path, capsys: pytest.CaptureFi
         ({"judge": "j", "rollouts": 4}, "labels come from `rollouts` or from a `judge`"),
         ({"judge": "j", "model": "m"}, r"model = 'm': the `judge` is the only model"),
         ({"rollouts": 4, "consensus": True}, "consensus needs a `judge`"),
-        ({"judge": "j", "judge_format": "nope"}, r"judge_format = 'nope': expected one of"),
+        (
+            {"judge": "j", "judge_format": "nope"},
+            r"judge_format = 'nope': there is no such format\. Expected processbench, thinkprm, or",
+        ),
         ({"judge": "j", "judge_format": "qwen"}, "Expected processbench, thinkprm, or a .toml"),
         ({"judge": "j", "judge_format": "genprm"}, "runs Python code that the model writes"),
         ({"judge": "nowhere/at/all"}, r"judge = 'nowhere/at/all'"),
