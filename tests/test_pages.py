@@ -418,7 +418,7 @@ def test_the_sentences_of_the_readme_state_the_results_of_their_files_and_pages(
     _, weighted, ahead, _ = page_cells("study.md", "full-step, γ 0.5, PRM")
     assert f"avg@2: DPO {accuracy(dpo)}, full-step {accuracy(weighted)} ({ahead})" in text
     seconds, _, gpu_memory = stage_cost("gpu", "prm-outcome")
-    assert f"One H200: {seconds / 60:.1f} minutes with {gpu_memory / 1000:.0f} GB" in text
+    assert f"one H200: {seconds / 60:.1f} minutes with {gpu_memory / 1000:.0f} GB" in text
     seconds, memory, _ = stage_cost("cpu", "prm-outcome")
     assert f"on 1,199 in {seconds / 60:.0f} minutes with {memory / 1000:.1f} GB" in text
     seconds, _, _ = stage_cost("cpu", "labelled")
