@@ -125,7 +125,9 @@ def _find_unread_weights(model: Any, unexpected_names: Iterable[str]) -> list[st
             continue
         module = modules.get(path)
         if module is None:
-            unread_names.append(name)
+            # Old checkpoints have the tables of rotary embeddings in each layer.
+            if "rotary" not in path:
+                unread_names.append(name)
         elif last_part in ("weight", "bias") and [*module.parameters(recurse=False)]:
             unread_names.append(name)  # the config may switch off the bias of a linear layer
     return unread_names
