@@ -145,7 +145,9 @@ def measure_build(batch: int, sampler: Any, spec: SampleSettings, source: Proble
         make_sampler=lambda: sampler,
     )
     grade = GradeSettings(grader=get_grader().version, labels=OUTCOME_LABELS)
-    job = BuildJob(spec=BuildSpec(sample=spec, grade=grade), source=source, policy=policy)
+    job = BuildJob(
+        spec=BuildSpec(sample=spec, grade=grade), source=source, policy=policy, keeps_engine=True
+    )
     with (
         tempfile.TemporaryDirectory() as out,
         job.spec.open_run(Path(out) / "run", job.config, resume=False) as run,

@@ -1,7 +1,7 @@
 """Names in braces in texts and in nested data, which values replace."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 _NAME = re.compile(r"\{(\w+)\}")
@@ -29,15 +29,21 @@ def fill_text(text: str, values: Mapping[str, str], *, has_doubled_braces: bool 
     return _pattern(has_doubled_braces=has_doubled_braces).sub(replace_match, text)
 
 
-def match_text(text: str, filled_text: str) -> dict[str, str] | None:
-    """Return values with which :func:`fill_text` gives a filled text; None if there are none."""
-    *pairs, end = _NAME.split(text)
+def match_text(text: str, filled_text: str, names: Collection[str]) -> dict[str, str] | None:
+    """Return values with which :func:`fill_text` gives a filled text; None if there are none.
+
+    Args:
+        text: The text.
+        filled_text: The text after the replacement.
+        names: The names that have values. Other names in braces stay.
+    """
+    *pairs, end = re.split(rf"\{{({'|'.join(names)})\}}", text)
     pattern = ""
-    names: set[str] = set()
+    found_names: set[str] = set()
     for literal, name in zip(pairs[::2], pairs[1::2], strict=True):
-        group = f"(?P={name})" if name in names else f"(?P<{name}>.*)"
+        group = f"(?P={name})" if name in found_names else f"(?P<{name}>.*)"
         pattern += re.escape(literal) + group
-        names.add(name)
+        found_names.add(name)
     match = re.fullmatch(pattern + re.escape(end), filled_text, re.DOTALL)
     return None if match is None else match.groupdict()
 

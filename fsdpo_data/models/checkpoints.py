@@ -19,6 +19,9 @@ from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
 #: Maximum tokens per batch on a CPU. Larger batches exceed its caches and need more padding.
 MAX_CPU_BATCH_TOKENS = 1024
 _LAYER_NUMBER = re.compile(r"(?:^|\.)layers\.(\d{1,6})(?:\.|$)")
+#: Tensors that training does not change, also in modules that the model does not have: tables of
+#: rotary embeddings, which old checkpoints have in each layer, and scales of quantised caches.
+_BUFFER = re.compile(r"\.rotary|_scale$|_amax$")
 
 
 def load_checkpoint(
@@ -102,8 +105,8 @@ def load_checkpoint(
 def _find_unread_weights(model: Any, unexpected_names: Iterable[str]) -> list[str]:
     """Return the names of weights of the decoder that transformers has ignored.
 
-    Heads, vision towers and layers that predict further tokens may be left out. Buffers, such as
-    attention masks and scales of quantised caches, may be left out too.
+    Heads, vision towers and layers that predict further tokens may be left out. Buffers may be left
+    out too: attention masks, tables of rotary embeddings, and scales of quantised caches.
 
     Args:
         model: The loaded model.
@@ -125,7 +128,8 @@ def _find_unread_weights(model: Any, unexpected_names: Iterable[str]) -> list[st
             continue
         module = modules.get(path)
         if module is None:
-            unread_names.append(name)
+            if _BUFFER.search(name) is None:
+                unread_names.append(name)
         elif last_part in ("weight", "bias") and [*module.parameters(recurse=False)]:
             unread_names.append(name)  # the config may switch off the bias of a linear layer
     return unread_names

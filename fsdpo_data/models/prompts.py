@@ -30,6 +30,8 @@ from fsdpo_data.models.untrusted import describe_load_error, limit_execution, re
 #: Suffix of a file with a prompt template.
 TEMPLATE_SUFFIX = ".txt"
 _MANIFEST_FILE = "manifest.json"
+#: Names in braces that a template replaces. Others stay, such as ``\boxed{2}`` in an example.
+_PLACEHOLDERS = ("question", "first_line", "rest")
 
 
 class TemplateRef(FileModel):
@@ -70,7 +72,7 @@ class Template:
     def render(self, question: str) -> str:
         """Return the prompt for ``question``, which may contain braces."""
         first_line, _, other_lines = question.partition("\n")
-        values = {"question": question, "first_line": first_line, "rest": other_lines}
+        values = dict(zip(_PLACEHOLDERS, (question, first_line, other_lines), strict=True))
         template_text = self.multiline if self.multiline and other_lines else self.text
         text = fill_text(template_text, values)
         return self.chat.render(text) if self.chat else text
@@ -84,7 +86,7 @@ class Template:
         if self.needs_chat:
             return None
         for text in filter(None, (self.text, self.multiline)):
-            values = match_text(text, prompt)
+            values = match_text(text, prompt, _PLACEHOLDERS)
             if values is None:
                 continue
             question = values.get("question") or "\n".join(values.values())

@@ -36,7 +36,7 @@ from fsdpo_data.dataset.validate import check_invariants, validate
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.exchange.export import export
 from fsdpo_data.exchange.formats import get_step_label_format
-from fsdpo_data.models.prompts import TEMPLATES
+from fsdpo_data.models.prompts import TEMPLATES, Template
 from fsdpo_data.publish.push import RemoteState, plan_push
 from fsdpo_data.stages import sample
 from fsdpo_data.stages.grade import GradeStage
@@ -180,6 +180,14 @@ def test_a_prompt_with_examples_is_not_one_question(tmp_path: Path) -> None:
     prompt = f"{template.render('1+1?')}2\n\n{template.render('2+2?')}"
     assert template.find_question(template.render("2+2?")) == "2+2?"
     assert template.find_question(prompt) is None
+
+
+def test_names_in_braces_of_an_example_are_a_part_of_its_template() -> None:
+    text = "Q: Half?\nA: \\boxed{\\frac{1}{2}} {answer}\n\nQ: {question}\nA:"
+    template = Template("mine", text)
+    question = "Is {answer}\n{1}?"
+    assert template.find_question(template.render(question)) == question
+    assert template.find_question(text.replace("{answer}", "0.5")) is None
 
 
 def test_a_question_with_two_prompts_is_imported_with_one_of_them(tmp_path: Path) -> None:

@@ -107,7 +107,11 @@ def test_tensors_outside_the_decoder_may_be_left_out(tmp_path: Path) -> None:
         "mtp.layers.0.weight",
         "model.layers.0.self_attn.bias",
         "model.layers.0.self_attn.masked_bias",
+        "model.layers.0.self_attn.rotary_emb.inv_freq",
+        "model.layers.0.self_attn.rotary_emb.cos_cached",
         "model.layers.0.self_attn.k_proj.k_scale",
+        "model.layers.0.self_attn.attn.k_scale",
+        "model.layers.0.self_attn.k_bmm_quantizer._amax",
         "model.layers.0.self_attn.k_proj.weight.absmax",
     ]
     layers = json.loads((CHECKPOINT / "config.json").read_text())["num_hidden_layers"]
