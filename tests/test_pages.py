@@ -197,7 +197,7 @@ def test_readers_see_which_blocks_are_not_run() -> None:
 @pytest.mark.proof
 def test_every_block_of_the_readme_runs(tmp_path: Path, shared: Path) -> None:
     """As printed, in a fresh directory, without the Hub."""
-    assert run_blocks(blocks(README), tmp_path, shared / "data") == 2
+    assert run_blocks(blocks(README), tmp_path, shared / "data") == 1
 
 
 @pytest.mark.proof
