@@ -9,6 +9,7 @@ from helpers import build_job, reward_model, sample_settings
 from random_model import save_random_model, save_random_prm
 
 from fsdpo_data.problems.load import load_problems
+from fsdpo_data.stages.label_records import LabelRecord
 from fsdpo_data.stages.score import ScoreRecord
 
 # vLLM's own imports warn.
@@ -84,8 +85,8 @@ def test_a_judge_runs_on_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     line = ["label", str(tmp_path / "run"), "--judge", "tiny", "--judge-format", str(form)]
     code, _, err = run(capsys, *line, *run_on, str(tmp_path / "judged"))
     assert code == 0, err
-    statistics = validate(tmp_path / "judged").judge
-    assert statistics is not None and statistics.without_vote == statistics.solutions == 3
+    statistics = validate(tmp_path / "judged").get("label", LabelRecord).counts
+    assert statistics.without_vote == statistics.solutions == 3
     line = ["score", str(tmp_path / "run"), "--prm", "tiny", "--prm-format", str(form)]
     code, _, err = run(capsys, *line, *run_on, str(tmp_path / "scored"))
     assert code == 0, err
