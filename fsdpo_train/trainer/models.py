@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 #: Names that transformers gives the head of a reward model, depending on the architecture.
 REWARD_HEAD_NAMES = ["classifier", "score"]
 #: Names that peft gives the original of a module that it adapts or trains.
-_PEFT_COPIES = {"base_layer", "original_module"}
+_PEFT_ORIGINALS = {"base_layer", "original_module"}
 
 
 def load_model(
@@ -164,7 +164,7 @@ def _warn_about_frozen_matrices(model: Any) -> None:
         for name, parameter in module.named_parameters(recurse=False)
         if parameter.ndim > 1
         and not parameter.requires_grad
-        and not _PEFT_COPIES & {*module_name.split(".")}
+        and not _PEFT_ORIGINALS & {*module_name.split(".")}
     }
     if frozen_sizes:
         log.warning(
