@@ -17,7 +17,7 @@ from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.computed_defaults import computed_names
 
 #: Options whose value may be a local path.
-PATH_OPTIONS = ("from_config", "deepspeed")
+_PATH_OPTIONS = ("from_config", "deepspeed")
 
 
 def train_command(config: TrainConfig, model: str, data: Sequence[str]) -> str:
@@ -42,7 +42,7 @@ def train_command(config: TrainConfig, model: str, data: Sequence[str]) -> str:
     for name in sorted(values, key=lambda name: not parameters[name].option.positional):
         if parameters[name].option.in_digest:
             words += _parameter_words(parameters[name], values[name])
-    local_paths = {str(getattr(config, name, None)) for name in PATH_OPTIONS}
+    local_paths = {str(getattr(config, name, None)) for name in _PATH_OPTIONS}
     words = [Path(word).name if word in local_paths else word for word in words]
     return shlex.join([*words, "--out", str(out)])
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from preference_data import preference_rows
 from prm_data import write_rows
-from random_model import save_random_model
+from random_model import save_other_architecture, save_random_model
 from training import kill_at_step
 
 torch = pytest.importorskip("torch")
@@ -316,19 +316,9 @@ def test_a_narrow_window_takes_a_row_per_solution(
     window: int, message: str, policy: Path, data: Path, tmp_path: Path, caplog: Any
 ) -> None:
     caplog.set_level("INFO")
-    settings = transformers.AutoConfig.from_pretrained(policy)
-    names = ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads")
-    architecture = transformers.MistralConfig(
-        **{name: getattr(settings, name) for name in names},
-        num_hidden_layers=1,
-        num_key_value_heads=1,
-        max_position_embeddings=256,
-        sliding_window=window,
-        eos_token_id=settings.eos_token_id,
+    other = save_other_architecture(
+        tmp_path / "mistral", policy, "Mistral", num_key_value_heads=1, sliding_window=window
     )
-    other = tmp_path / "mistral"
-    transformers.MistralForCausalLM(architecture).save_pretrained(other)
-    transformers.AutoTokenizer.from_pretrained(policy).save_pretrained(other)
     report = dpo.train_dpo(config(other, data, tmp_path / "out", max_steps=1))
     assert message in caplog.text
     assert report.loss == pytest.approx(math.log(2), abs=1e-5)
@@ -362,26 +352,11 @@ def test_no_loss_trains_a_model_that_changes_logits_after_the_head(
     monkeypatch.setattr(PREFERENCE_LOSSES, "data", dict(PREFERENCE_LOSSES))
     loss = replace(PREFERENCE_LOSSES["dpo"], name="other", uses_reference=uses_reference)
     PREFERENCE_LOSSES.register(loss)
-    path = save_scaled_model(policy, tmp_path / "scaled")
+    path = save_other_architecture(
+        tmp_path / "scaled", policy, "Granite", num_key_value_heads=1, logits_scaling=4.0
+    )
     with pytest.raises(InputError, match="GraniteForCausalLM changes its logits after"):
         dpo.train_dpo(config(path, data, tmp_path / "out", loss="other", max_steps=1))
-
-
-def save_scaled_model(policy: Path, path: Path) -> Path:
-    """Write a model that divides its logits after the head, with the tokenizer of ``policy``."""
-    shutil.copytree(policy, path)
-    architecture = transformers.GraniteConfig(
-        vocab_size=transformers.AutoConfig.from_pretrained(policy).vocab_size,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=256,
-        logits_scaling=4.0,
-    )
-    transformers.GraniteForCausalLM(architecture).save_pretrained(path)
-    return path
 
 
 def refuse_to_load(*_: Any, **__: Any) -> Any:

@@ -220,6 +220,28 @@ def gradients(model: torch.nn.Module, loss: torch.Tensor) -> torch.Tensor:
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
+def check_against_separate_pairs(
+    model: torch.nn.Module,
+    reference: torch.nn.Module,
+    groups: list[PromptGroup],
+    spec: PreferenceSpec,
+    share_prompt: bool,
+) -> dict[str, torch.Tensor]:
+    """Compare value and gradients of a grouped batch with those of separate pairs.
+
+    Returns:
+        The metrics of the grouped batch.
+    """
+    surrogate, value = naive_surrogate(model, reference, groups, spec)
+    expected = gradients(model, surrogate)
+    assert expected.norm() > 0
+    total, metrics = grouped_loss(model, reference, groups, spec, share_prompt)
+    assert torch.allclose(total, value, rtol=1e-9, atol=0)
+    error = (gradients(model, total) - expected).norm() / expected.norm()
+    assert error <= 1e-9
+    return metrics
+
+
 @pytest.fixture
 def flex_on_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Disable the check that refuses FlexAttention gradients on CPUs; uncompiled they work."""
@@ -246,13 +268,7 @@ def test_grouped_batches_equal_separate_pairs(loss, architecture, attention):
     model, reference = (policy(architecture, seed, kind) for seed in (0, 1))
     gamma = {"gamma": 1.7} if "gamma" in PREFERENCE_LOSSES[loss].options else {}
     spec = PreferenceSpec(loss=loss, beta=0.3, **gamma)
-    groups = make_groups()
-    surrogate, value = naive_surrogate(model, reference, groups, spec)
-    expected = gradients(model, surrogate)
-    total, metrics = grouped_loss(model, reference, groups, spec, share_prompt)
-    assert torch.allclose(total, value, rtol=1e-9, atol=0)
-    error = (gradients(model, total) - expected).norm() / expected.norm()
-    assert error <= 1e-9
+    metrics = check_against_separate_pairs(model, reference, make_groups(), spec, share_prompt)
     assert 0 <= metrics["rewards/accuracies"] <= 1
 
 
@@ -265,12 +281,7 @@ def test_groups_without_prompt_tokens_equal_separate_pairs(loss, share_prompt):
     )
     spec = PreferenceSpec(loss=loss, beta=0.3)
     groups = make_groups(has_prompts=False)
-    surrogate, value = naive_surrogate(model, reference, groups, spec)
-    expected = gradients(model, surrogate)
-    total, _ = grouped_loss(model, reference, groups, spec, share_prompt)
-    assert torch.allclose(total, value, rtol=1e-9, atol=0)
-    error = (gradients(model, total) - expected).norm() / expected.norm()
-    assert error <= 1e-9
+    check_against_separate_pairs(model, reference, groups, spec, share_prompt)
 
 
 def hinge_loss(pairs: PairLogprobs, spec: PreferenceSpec) -> torch.Tensor:
@@ -289,13 +300,7 @@ def test_a_registered_pair_loss_equals_separate_pairs(monkeypatch):
     )
     model, reference = (policy("Qwen2", seed) for seed in (0, 1))
     spec = PreferenceSpec(loss="hinge", beta=0.3)
-    groups = make_groups()
-    surrogate, value = naive_surrogate(model, reference, groups, spec)
-    expected = gradients(model, surrogate)
-    total, metrics = grouped_loss(model, reference, groups, spec, share_prompt=True)
-    assert torch.allclose(total, value, rtol=1e-9, atol=0)
-    error = (gradients(model, total) - expected).norm() / expected.norm()
-    assert error <= 1e-9 and expected.norm() > 0
+    metrics = check_against_separate_pairs(model, reference, make_groups(), spec, share_prompt=True)
     assert metrics["alpha_entropy"].isnan()  # the loss has no step weights
 
 

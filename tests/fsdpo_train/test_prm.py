@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from helpers import label_with_rollouts, problem_set, seal_json, small_build
 from prm_data import stepwise_rows, write_rows
-from random_model import save_random_model
+from random_model import save_other_architecture, save_random_model
 from training import kill_at_step
 
 torch = pytest.importorskip("torch")
@@ -143,21 +143,8 @@ def test_a_prm_learns_and_loads_with_plain_transformers(
 
 @pytest.mark.parametrize("family", ["Llama", "Mistral"])
 def test_other_architectures(family: str, policy: Path, data: Path, tmp_path: Path) -> None:
-    settings = transformers.AutoConfig.from_pretrained(policy)
-    architecture = getattr(transformers, f"{family}Config")(
-        vocab_size=settings.vocab_size,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        max_position_embeddings=256,
-        eos_token_id=settings.eos_token_id,
-        pad_token_id=settings.pad_token_id,
-    )
-    shutil.copytree(policy, tmp_path / "policy")
-    getattr(transformers, f"{family}ForCausalLM")(architecture).save_pretrained(tmp_path / "policy")
-    report = prm.train_prm(config(tmp_path / "policy", data, tmp_path / "prm", max_steps=4))
+    other = save_other_architecture(tmp_path / "policy", policy, family, num_key_value_heads=1)
+    report = prm.train_prm(config(other, data, tmp_path / "prm", max_steps=4))
     assert report.steps == 4 and math.isfinite(report.loss)
     loaded = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "prm")
     assert type(loaded).__name__ == f"{family}ForTokenClassification"
@@ -511,17 +498,8 @@ def test_lora_is_merged_into_plain_weights(policy: Path, data: Path, tmp_path: P
 
 def test_lora_trains_a_score_head_of_another_name(policy: Path, data: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
-    architecture = transformers.GPTNeoXConfig(
-        vocab_size=transformers.AutoConfig.from_pretrained(policy).vocab_size,
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        max_position_embeddings=256,
-    )
-    shutil.copytree(policy, tmp_path / "policy")
-    transformers.GPTNeoXForCausalLM(architecture).save_pretrained(tmp_path / "policy")
-    run_config = config(tmp_path / "policy", data, tmp_path / "prm", lora=2, max_steps=1)
+    other = save_other_architecture(tmp_path / "policy", policy, "GPTNeoX")
+    run_config = config(other, data, tmp_path / "prm", lora=2, max_steps=1)
     assert prm.train_prm(run_config).steps == 1
     trained = transformers.AutoModelForTokenClassification.from_pretrained(tmp_path / "prm")
     assert trained.classifier.out_features == 1

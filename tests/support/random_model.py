@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 
 def save_random_model(path: Path, *, context: int = 256, seed: int = 0, **shape: int) -> Path:
@@ -51,6 +53,34 @@ def save_random_model(path: Path, *, context: int = 256, seed: int = 0, **shape:
     model.generation_config.repetition_penalty = 3.0
     model.save_pretrained(path)
     tokenizer.save_pretrained(path)
+    return path
+
+
+def save_other_architecture(path: Path, policy: Path, family: str, **fields: Any) -> Path:
+    """Write a random model of another architecture with the tokenizer of ``policy``.
+
+    Args:
+        path: Folder of the new model.
+        policy: Folder of the model with the tokenizer.
+        family: Architecture, such as ``Mistral`` of ``MistralForCausalLM``.
+        fields: Further fields of its config.
+    """
+    import transformers
+
+    policy_config = transformers.AutoConfig.from_pretrained(policy)
+    config = getattr(transformers, f"{family}Config")(
+        vocab_size=policy_config.vocab_size,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=256,
+        eos_token_id=policy_config.eos_token_id,
+        pad_token_id=policy_config.pad_token_id,
+        **fields,
+    )
+    shutil.copytree(policy, path)
+    getattr(transformers, f"{family}ForCausalLM")(config).save_pretrained(path)
     return path
 
 
