@@ -62,6 +62,11 @@ def digest(*parts: Any) -> str:
     return hashlib.sha256(canonical_json(parts).encode()).hexdigest()[:ID_LENGTH]
 
 
+def json_sha256(value: Any) -> str:
+    """Return ``sha256:…`` of the canonical JSON of a value, as a revision."""
+    return f"sha256:{hashlib.sha256(canonical_json(value).encode()).hexdigest()}"
+
+
 def text_key(text: str) -> bytes:
     """Return a 16-byte hash of a text, as a compact key for an index."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).digest()[:16]

@@ -3,20 +3,13 @@
 No answer is graded, because many published solutions end at their first wrong step.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from fsdpo_data.core.identity import (
-    RELEASE,
-    EngineRef,
-    ModelRef,
-    SourceRef,
-    canonical_json,
-)
+from fsdpo_data.core.identity import RELEASE, EngineRef, ModelRef, SourceRef, json_sha256
 from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.stage_records import NO_GRADER, GradeSettings, SampleSettings
 from fsdpo_data.exchange.formats import FORMATS, ExchangeFormat
@@ -113,8 +106,7 @@ class StepLabelImport(RowImport):
             options = self.settings.model_dump(
                 include={"format", "step_separator", "first_error_only"}
             )
-            content = canonical_json([revision, options]).encode()
-            revision = f"sha256:{hashlib.sha256(content).hexdigest()}"
+            revision = json_sha256([revision, options])
         template = self._prompt_questions.template if self._has_prompts else self.template
         return BuildSpec(
             sample=SampleSettings(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import SourceRef, canonical_json
+from fsdpo_data.core.identity import SourceRef, canonical_json, json_sha256
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SourceRow, data_files, data_suffix, read_records
 from fsdpo_data.dataset.stage import Stage
@@ -124,7 +124,7 @@ class RowImport(ABC):
                 if self.store(response, row.row_format, file):
                     self.result.rows += 1
                     text = canonical_json([response.question, response.response])
-                    self._text_hash.update(text.encode(errors="surrogatepass"))
+                    self._text_hash.update(text.encode())
             except UnusableResponseError as reason:
                 yield f"{reason} ({response.series})" if response.series else str(reason)
             except UnusableRowError as reason:
@@ -169,8 +169,7 @@ class RowImport(ABC):
         Args:
             revision: Digest of the files, or commit of the dataset.
         """
-        content = canonical_json([revision, self._text_hash.hexdigest()]).encode()
-        return f"sha256:{hashlib.sha256(content).hexdigest()}"
+        return json_sha256([revision, self._text_hash.hexdigest()])
 
     def warnings(self) -> Iterator[str]:
         """Yield what a user may overlook in the rows."""

@@ -2,7 +2,6 @@
 
 import dataclasses
 import glob
-import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -11,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fsdpo_data.core.errors import InputError, UnavailableError, suggest_names
-from fsdpo_data.core.identity import ModelRef, canonical_json, file_sha256
+from fsdpo_data.core.identity import ModelRef, file_sha256, json_sha256
 from fsdpo_data.core.input_files import check_regular_file
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.hub.client import HubRepo, find_file, is_path, resolve_commit
@@ -300,5 +299,4 @@ def _hash_model_files(states: Sequence[tuple[Path, int, int, int]]) -> str:
     Args:
         states: Path, inode, size and time of the last change of each file.
     """
-    digests = [(file.name, file_sha256(file)) for file, *_ in states]
-    return "sha256:" + hashlib.sha256(canonical_json(digests).encode()).hexdigest()
+    return json_sha256([(file.name, file_sha256(file)) for file, *_ in states])

@@ -1,6 +1,5 @@
 """Loading of problems from files, from datasets on the Hub, and from the embedded problems."""
 
-import hashlib
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import NamedTuple
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, suggest_names
-from fsdpo_data.core.identity import SourceRef, canonical_json, digest, file_sha256
+from fsdpo_data.core.identity import SourceRef, digest, file_sha256, json_sha256
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import (
     SourceRow,
@@ -306,8 +305,7 @@ def files_revision(files: Sequence[Path]) -> str:
     if len(files) == 1:
         return f"sha256:{file_sha256(files[0])}"
     root = _common_folder(files)
-    entries = [(str(file.relative_to(root)), file_sha256(file)) for file in files]
-    return "sha256:" + hashlib.sha256(canonical_json(entries).encode()).hexdigest()
+    return json_sha256([(str(file.relative_to(root)), file_sha256(file)) for file in files])
 
 
 def _common_folder(files: Sequence[Path]) -> Path:
