@@ -21,6 +21,7 @@ from fsdpo_bench.metrics.decoder_choices import (
 from fsdpo_bench.metrics.measure import measurement_settings
 from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS
+from fsdpo_bench.metrics.result_records import MeasurementSettings
 from fsdpo_bench.metrics.sample_arrays import PlacedProblem, Samples, shared_clusters
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
@@ -34,6 +35,7 @@ from fsdpo_data.core.statistics import (
     mean_difference,
     sum_clusters,
 )
+from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
 
 
@@ -154,7 +156,8 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
         InputError: if they have no common benchmark or decoder, or different problems without
             ``common``.
     """
-    notes = _setting_differences((pool_a, pool_b))
+    settings_a, settings_b = (measurement_settings(pool, []) for pool in (pool_a, pool_b))
+    notes = _setting_differences((settings_a, settings_b))
     if options.task is None:
         notes += _one_sided_notes("benchmarks", pool_a.benchmarks, pool_b.benchmarks)
     differences: list[PairedDifference] = []
@@ -164,7 +167,9 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
             notes.append(note)
         decoded_pairs = decode_pairs(pool_a, pool_b, pair, options)
         differences += [_decoder_difference(pair, decoded) for decoded in decoded_pairs]
-        notes += _reward_model_notes(pool_a, pool_b, decoded_pairs)
+        notes += _reward_model_notes(
+            settings_a.reward_models, settings_b.reward_models, decoded_pairs
+        )
         changed += _changed_problems(pair, decoded_pairs)
         if options.decoder_a is None and options.decoder_b is None:
             differences += _number_differences(pair)
@@ -191,9 +196,8 @@ def paired_differences(
     return {difference.measure: difference for difference in differences}
 
 
-def _setting_differences(pools: Sequence[Pool]) -> list[str]:
+def _setting_differences(all_settings: Sequence[MeasurementSettings]) -> list[str]:
     """Describe differences besides the models that make the numbers hard to compare."""
-    all_settings = [measurement_settings(pool, []) for pool in pools]
     settings: Mapping[str, Sequence[object]] = {
         "graders": [entry.grade.grader for entry in all_settings],
         "prompt templates": [
@@ -212,11 +216,11 @@ def _setting_differences(pools: Sequence[Pool]) -> list[str]:
 
 
 def _reward_model_notes(
-    pool_a: Pool, pool_b: Pool, decoded_pairs: Sequence[DecodedPair]
+    scores_a: Mapping[str, ScoreSettings],
+    scores_b: Mapping[str, ScoreSettings],
+    decoded_pairs: Sequence[DecodedPair],
 ) -> list[str]:
     """Name the reward models of decoders that choose by different ones in A and in B."""
-    scores_a = measurement_settings(pool_a, []).reward_models
-    scores_b = measurement_settings(pool_b, []).reward_models
     notes = []
     for decoded in decoded_pairs:
         score_a = scores_a.get(decoded.a.reward_model)

@@ -213,7 +213,7 @@ def _cost(choices: DecoderChoices, selected_P: np.ndarray) -> Cost:
     if setup.decoder.has_k:
         size = setup.k
         tokens = float(tokens_PM.sum()) * size / samples.n_samples
-    if setup.decoder.needs_rewards and setup.part == SAMPLES_PART:
+    if setup.decoder.uses_sample_rewards:
         prm_calls = size * int(selected_P.sum())
     known_tokens = None if math.isnan(tokens) else simplify_count(tokens)
     return Cost(tokens=known_tokens, prm_calls=prm_calls)

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -99,6 +99,37 @@ def content(out: Path) -> dict[str, Any]:
 def failures(folder: Path) -> list[dict[str, Any]]:
     path = folder / FAILURES_FILE
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def shard_folders(tmp_path: Path) -> list[str]:
+    return [str(tmp_path / f"shard-{index}") for index in (1, 2)]
+
+
+def write_shards(
+    capsys: CaptureFixture, line: Sequence[str], parts: Sequence[str], *options: str
+) -> list[str]:
+    """Write the first shards of two, and return what each command printed.
+
+    Args:
+        capsys: The fixture.
+        line: The command, up to the value of ``--out``.
+        parts: The folders of the shards.
+        options: More options of each command.
+    """
+    printed = []
+    for index, part in enumerate(parts, 1):
+        code, stdout, err = run(capsys, *line, part, "--shard", f"{index}/2", *options)
+        assert code == 0, err
+        printed.append(stdout)
+    return printed
+
+
+def merge_shards(script: Script, capsys: CaptureFixture, parts: Sequence[str], out: Path) -> str:
+    """Merge shards without a request to the server, and return what the command printed."""
+    script.requests.clear()
+    code, stdout, err = run(capsys, "merge", *parts, "--out", str(out))
+    assert code == 0 and not script.requests, err
+    return stdout
 
 
 def test_refused_prompts_do_not_stop_a_build_and_are_retried(
@@ -238,23 +269,17 @@ def test_refused_prefixes_leave_solutions_without_labels(
     assert selected.manifest.failed == {}
     assert labelled.select(out=tmp_path / "all").manifest.failed == manifest.failed
     if not search:
-        parts = [str(tmp_path / f"shard-{index}") for index in (1, 2)]
-        for index, part in enumerate(parts, 1):
-            code, stdout, _ = run(capsys, *line, part, "--shard", f"{index}/2")
-            assert code == 0 and "failed items" in stdout
-        script.requests.clear()
-        assert run(capsys, "merge", *parts, "--out", str(tmp_path / "merged"))[0] == 0
-        assert not script.requests
+        parts = shard_folders(tmp_path)
+        for stdout in write_shards(capsys, line, parts):
+            assert "failed items" in stdout
+        merge_shards(script, capsys, parts, tmp_path / "merged")
         assert content(tmp_path / "merged").keys() == content(tmp_path / "out").keys()
         assert validate(tmp_path / "merged").failed == manifest.failed
         shutil.copytree(tmp_path / "merged", tmp_path / "merged-again")
     script.refuses = set()
     if not search:
-        for index, part in enumerate(parts, 1):
-            assert run(capsys, *line, part, "--shard", f"{index}/2", "--resume")[0] == 0
-        script.requests.clear()
-        assert run(capsys, "merge", *parts, "--out", str(tmp_path / "merged-again"))[0] == 0
-        assert not script.requests
+        write_shards(capsys, line, parts, "--resume")
+        merge_shards(script, capsys, parts, tmp_path / "merged-again")
         assert content(tmp_path / "merged-again") == content(tmp_path / "clean")
     for name in ("out", "merged") if not search else ("out",):
         assert run(capsys, *line, str(tmp_path / name), "--resume")[0] == 0
@@ -291,22 +316,19 @@ def test_merged_shards_of_a_build_keep_their_failures(
     line = [*build_line, "--max-failed", "50%", "--out"]
     assert run(capsys, *line, str(tmp_path / "clean"))[0] == 0
     script.refuses = set(REFUSED)
-    parts = [str(tmp_path / f"shard-{index}") for index in (1, 2)]
-    for index, part in enumerate(parts, 1):
-        code, stdout, err = run(capsys, *line, part, "--shard", f"{index}/2")
-        assert code == 0 and "1 failed items" in stdout, err
-    script.requests.clear()
-    assert run(capsys, "merge", *parts, "--out", str(tmp_path / "merged"))[0] == 0
-    assert not script.requests
+    parts = shard_folders(tmp_path)
+    for stdout in write_shards(capsys, line, parts):
+        assert "1 failed items" in stdout
+    merge_shards(script, capsys, parts, tmp_path / "merged")
     assert validate(tmp_path / "merged").failed == {"sample": 2}
     merged = hashes(tmp_path / "merged")
-    assert run(capsys, "merge", *parts, "--out", str(tmp_path / "merged"))[0] == 0
+    merge_shards(script, capsys, parts, tmp_path / "merged")
     assert hashes(tmp_path / "merged") == merged
     script.refuses = set()
     assert run(capsys, *line, str(tmp_path / "merged"), "--resume")[0] == 0
     assert content(tmp_path / "merged") == content(tmp_path / "clean")
     # The old shards do not bring the failures back.
-    assert run(capsys, "merge", *parts, "--out", str(tmp_path / "merged"))[0] == 0
+    merge_shards(script, capsys, parts, tmp_path / "merged")
     assert content(tmp_path / "merged") == content(tmp_path / "clean")
 
 
@@ -316,14 +338,10 @@ def test_a_repeated_merge_has_the_new_samples_of_a_resumed_shard(
     line = [*build_line, "--max-failed", "50%", "--out"]
     assert run(capsys, *line, str(tmp_path / "clean"))[0] == 0
     script.refuses = set(REFUSED)
-    parts = [str(tmp_path / f"shard-{index}") for index in (1, 2)]
-    merge = ["merge", *parts, "--out", str(tmp_path / "merged")]
+    parts = shard_folders(tmp_path)
     for n_failed in (2, 1, 0):
-        for index, part in enumerate(parts, 1):
-            assert run(capsys, *line, part, "--shard", f"{index}/2", "--resume")[0] == 0
-        script.requests.clear()
-        code, stdout, err = run(capsys, *merge)
-        assert code == 0 and not script.requests, err
+        write_shards(capsys, line, parts, "--resume")
+        stdout = merge_shards(script, capsys, parts, tmp_path / "merged")
         manifest = validate(tmp_path / "merged")
         assert manifest.failed == ({"sample": n_failed} if n_failed else {})
         assert manifest.rows.solutions == 2 * (N_PROBLEMS - n_failed)
@@ -421,15 +439,10 @@ def test_a_repeated_merge_has_the_new_rewards_of_a_resumed_shard(
     line += ["--max-failed", "50%", "--out"]
     assert run(capsys, *line, str(tmp_path / "clean"))[0] == 0
     script.refuses = {token_text(prm, " is 1.")}
-    parts = [str(tmp_path / f"shard-{index}") for index in (1, 2)]
-    merge = ["merge", *parts, "--out", str(tmp_path / "merged")]
+    parts = shard_folders(tmp_path)
     for n_resumed, n_failed in ((2, N_PROBLEMS), (1, N_PROBLEMS // 2), (2, 0)):
-        for index, part in enumerate(parts[:n_resumed], 1):
-            code, _, err = run(capsys, *line, part, "--shard", f"{index}/2", "--resume")
-            assert code == 0, err
-        script.requests.clear()
-        assert run(capsys, *merge)[0] == 0
-        assert not script.requests
+        write_shards(capsys, line, parts[:n_resumed], "--resume")
+        merge_shards(script, capsys, parts, tmp_path / "merged")
         manifest = validate(tmp_path / "merged")
         assert manifest.failed == ({"score": n_failed} if n_failed else {})
         assert len(failures(tmp_path / "merged")) == n_failed
