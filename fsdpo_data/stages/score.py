@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -59,7 +59,7 @@ class RewardCounts(StageCounts):
     @property
     def main_ranking(self) -> tuple[str, Mean]:
         """The aggregate that suits the reward model, and its ranking AUC."""
-        name = OUTCOME_AGGREGATE if OUTCOME_AGGREGATE in self.ranking_auc else PAIR_AGGREGATE
+        name = _main_aggregate(self.ranking_auc)
         return name, self.ranking_auc[name]
 
     @pydantic.field_validator("ranking_auc")
@@ -264,6 +264,11 @@ def warn_about_template(weights: ResolvedWeights, template: TemplateRef) -> None
         )
 
 
+def _main_aggregate(aggregates: Collection[str]) -> str:
+    """Return the one of the measured aggregates that suits the reward model."""
+    return OUTCOME_AGGREGATE if OUTCOME_AGGREGATE in aggregates else PAIR_AGGREGATE
+
+
 def reward_statistics(
     files: list[Path], aggregates: Sequence[str] = ("mean", "min")
 ) -> RewardCounts:
@@ -276,7 +281,7 @@ def reward_statistics(
         aggregates: Aggregates of the step rewards for the ranking AUC; ``mean`` is one of them.
             With ``last``, the mean rewards are those of the last steps.
     """
-    main_aggregate = OUTCOME_AGGREGATE if OUTCOME_AGGREGATE in aggregates else PAIR_AGGREGATE
+    main_aggregate = _main_aggregate(aggregates)
     scored = 0
     unscored = 0
     correct_sums: list[_RewardSum] = []
