@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from fsdpo_data.exchange.importing import ImportOutputsOptions
 
 ENGINE = "outputs"  #: Name in the manifest in place of the engine that sampled the solutions.
+UNMATCHED = "the question matches no problem, or several"  #: Reason of quarantine.
 _NUMBER = re.compile(r"\d+")
 
 
@@ -247,7 +248,7 @@ class RecordedResponseImport(RowImport):
             if known_key in key
         ]
         if not matches:
-            raise UnusableRowError("the question matches no problem, or several")
+            raise UnusableRowError(UNMATCHED)
         # The match that ends last, and the longest of the matches that end there.
         end, n_chars, matching_key = max(matches)
         if _has_further_question(text, end - n_chars, end):
@@ -272,7 +273,7 @@ class RecordedResponseImport(RowImport):
                 "problems; the dataset excludes the other problems."
             )
         if warning := describe_quarantine(self.result.quarantined, self.result.read):
-            yield warning
+            yield warning + self._describe_split()
         if self._conflict is not None:
             first, other = self._conflict
             yield (
@@ -293,10 +294,29 @@ class RecordedResponseImport(RowImport):
     def nothing_message(self, source: ImportSource) -> str:
         """Return the error message for files without a usable response."""
         series = f" of {self.options.series}" if self.options.series else ""
+        if split := self._describe_split():
+            return f"{self.options.file}: no output{series} matches the given problems.{split}"
         message = f"{self.options.file}: the file contains no outputs{series}."
         if self.quarantined:
             message += f" First problem: {self.quarantined[0].reason}."
         return message
+
+    def _describe_split(self) -> str:
+        """Return the split of the given problems, if questions do not match them; else nothing.
+
+        Most responses are to test problems, and the default split is ``train``. A single file is
+        read completely, whatever its split.
+        """
+        if all(row.reason != UNMATCHED for row in self.result.quarantined):
+            return ""
+        sources = [name for name in self.options.problems if not Path(name).is_file()]
+        if not sources:
+            return ""
+        split = self.options.split
+        return (
+            f" The problems are split {split} of {', '.join(sources)}. For questions of another "
+            f"split, name it, such as `split={'test' if split == 'train' else 'train'}`."
+        )
 
     @property
     def quarantined(self) -> list[QuarantinedRow]:

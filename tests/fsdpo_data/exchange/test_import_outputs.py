@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -255,6 +256,28 @@ def test_contradictory_golds_are_not_used(tmp_path: Path) -> None:
     assert (row["gold"], row["outcome"]) == ("6", "correct")
     (aside,) = [row for row in lines(out / "quarantine.jsonl") if row["source"] == str(file)]
     assert aside["reason"] == "the question matches no problem, or several"
+
+
+def test_responses_to_another_split_name_the_split(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Responses to test problems match none of the default split, ``train``."""
+    golds = tmp_path / "golds"
+    golds.mkdir()
+    for split, question in (("train", "1+1?"), ("test", "2+2?")):
+        written(golds / f"{split}.jsonl", [{"question": question, "answer": question[0]}])
+    responses = [{"question": question, "response": RIGHT} for question in ("2+2?", "1+1?")]
+    theirs = written(tmp_path / "theirs.jsonl", responses[:1])
+    hint = rf"The problems are split train of {golds}\. For .*, such as `split=test`\."
+    with pytest.raises(InputError, match=rf"no output matches the given problems\. {hint}"):
+        import_file(theirs, tmp_path / "none", problems=[str(golds)])
+    mixed = written(tmp_path / "mixed.jsonl", responses)
+    import_file(mixed, tmp_path / "mixed", problems=[str(golds)])
+    assert re.search(rf"1 of 2 rows are in quarantine\..* {hint}", caplog.text)
+    caplog.clear()
+    import_file(mixed, tmp_path / "file", problems=[str(golds / "train.jsonl")])
+    assert "in quarantine" in caplog.text and "`split=" not in caplog.text
+    import_file(theirs, tmp_path / "test", problems=[str(golds)], split="test")
 
 
 def test_files_without_outputs_are_skipped(tmp_path: Path) -> None:
