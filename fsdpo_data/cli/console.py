@@ -17,14 +17,25 @@ from fsdpo_data.core.memory_limit import is_memory_error
 from fsdpo_data.core.plugins import load_environment_plugins
 from fsdpo_data.core.terminal import strip_control_characters
 
+#: What the project is, in one sentence; the package, README and the site have it, too.
+DESCRIPTION = (
+    "Versioned datasets of mathematical solutions in steps, with labels and rewards; a benchmark "
+    "harness that reads answers reliably; and trainers for process reward models and step-wise DPO "
+    "that read these datasets."
+)
 _MAX_REASON_CHARS = 200  #: Characters of a library's message in an error.
 
 
-def new_app(name: str, help: str) -> typer.Typer:
-    """Create a command line with ``-h``, ``--version`` and shell completion."""
+def new_app(name: str, purpose: str) -> typer.Typer:
+    """Create a command line with ``-h``, ``--version`` and shell completion.
+
+    Args:
+        name: Name of the program.
+        purpose: What the program does for the project, in one sentence.
+    """
     app = typer.Typer(
         name=name,
-        help=help,
+        help=f"{DESCRIPTION}\n\n{purpose}",
         cls=HelpGroup,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},

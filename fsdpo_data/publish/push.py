@@ -45,6 +45,10 @@ _VERSION_TAG = re.compile(rf"v{SCHEMA_VERSION}\.(\d+)")
 #: Paths of files that a push may delete, because only a push writes them.
 _DATA_FILE = re.compile(rf"({'|'.join(CONFIGS)})/[^/]+\.parquet")
 CARD_FILE = "README.md"  #: File of the card in a repository.
+MISSING_TOKEN = (
+    "no token: pushing needs a token with write access. Make one in the Hub's settings, then set "
+    "HF_TOKEN, or log in with `hf auth login`."
+)
 _READ_BLOCK_BYTES = 1 << 20
 _HTTP_CONFLICT = 409  #: The Hub's status if a tag exists already.
 _HTTP_PRECONDITION_FAILED = 412  #: The Hub's status if the parent commit is no longer the head.
@@ -224,10 +228,7 @@ def authenticated_hub_api() -> hf.HfApi:
         UnavailableError: if there is no token.
     """
     if hf.get_token() is None:
-        raise UnavailableError(
-            "no token: pushing needs a token with write access. Make one in the Hub's settings, "
-            "then set HF_TOKEN, or log in with `hf auth login`."
-        )
+        raise UnavailableError(MISSING_TOKEN)
     return hf.HfApi()
 
 

@@ -13,7 +13,7 @@ from fsdpo_train.trainer.row_formats import PRM_ROWS, SFT_ROWS, pair_rows
 from fsdpo_train.trainer.row_source import check_data
 from fsdpo_train.trainer.run_directory import is_main_process
 
-app = new_app("fsdpo-train", "Train on step-annotated data.")
+app = new_app("fsdpo-train", "Trains on the datasets: SFT, process reward models and preference losses.")
 
 
 @command(app, SftConfig)

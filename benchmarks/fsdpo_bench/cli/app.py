@@ -37,7 +37,7 @@ else:
 
 app = new_app(
     "fsdpo-bench",
-    "Measure mathematical reasoning: run benchmarks, compare models.",
+    "Runs benchmarks, and measures policies, reward models and datasets.",
 )
 
 

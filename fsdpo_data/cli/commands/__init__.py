@@ -5,4 +5,4 @@
 
 from fsdpo_data.cli.console import new_app
 
-app = new_app("fsdpo-data", "Create, check and inspect step-annotated math reasoning data.")
+app = new_app("fsdpo-data", "Builds, checks, imports, exports and publishes the datasets.")

@@ -18,6 +18,7 @@ from fsdpo_data.cli.printing import print_summary
 from fsdpo_data.cli.stage_commands import create_dataset, print_inspect_command
 from fsdpo_data.core.command_line import check_read_options, command_parameters
 from fsdpo_data.core.errors import InputError, UnavailableError
+from fsdpo_data.core.lazy import hf
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress, progress
 from fsdpo_data.dataset.benchmark_problems import AllowBenchmark
@@ -39,7 +40,13 @@ from fsdpo_data.exchange.importing import (
 )
 from fsdpo_data.exchange.step_label_formats import STEP_SEPARATORS, StepLabelFields
 from fsdpo_data.problems.row_formats import FieldName
-from fsdpo_data.publish.push import PushPlan, RemoteState, plan_push, push_dataset
+from fsdpo_data.publish.push import (
+    MISSING_TOKEN,
+    PushPlan,
+    RemoteState,
+    plan_push,
+    push_dataset,
+)
 from fsdpo_data.stages.import_labels import ImportSettings
 
 
@@ -100,7 +107,7 @@ class PushOptions(DatasetOptions):
     public: bool = False
     """Make the dataset public. New datasets are private."""
     dry_run: bool = False
-    """Stop after the list of files. It refuses what the push would refuse."""
+    """Stop after the list of files. It refuses what the push would refuse, and needs no token."""
     revision: str = "main"
     """Branch that gets the commit."""
     allow_benchmark: AllowBenchmark = False
@@ -125,7 +132,8 @@ def push(options: PushOptions) -> None:
 def _plan_push(options: PushOptions) -> PushPlan:
     """Return the plan of a push.
 
-    A dry run that the Hub refuses prints the plan of a first push before the error.
+    A dry run without a token plans a first push, with a warning. A dry run that the Hub refuses
+    prints the plan of a first push before the error.
     """
     root = api.open_dataset(options.data).path
     plan = partial(
@@ -135,6 +143,9 @@ def _plan_push(options: PushOptions) -> PushPlan:
         branch=options.revision,
         allow_benchmark=options.allow_benchmark,
     )
+    if options.dry_run and hf.get_token() is None:
+        typer.echo(f"warning: planned as a first push, without the Hub: {MISSING_TOKEN}", err=True)
+        return plan(remote=RemoteState())
     try:
         return plan()
     except UnavailableError:

@@ -321,6 +321,15 @@ def test_without_a_network(dataset: Path, tmp_path: Path) -> None:
         assert f"cannot reach the Hugging Face Hub at {gone.url} for dataset o/r" in err
 
 
+def test_a_dry_run_needs_no_token(dataset: Path, tmp_path: Path) -> None:
+    """Whoever tries the command first sees the files that a push would send, and what it needs."""
+    with running_hub() as gone:
+        pass
+    (dry,) = run(gone.url, tmp_path, ["push", dataset, "o/r", "--dry-run"], token="")
+    assert dry[0] == 0 and "new private dataset" in dry[1] and "manifest.json" in dry[1]
+    assert "warning: planned as a first push, without the Hub: no token" in dry[2]
+
+
 def test_a_dry_run_refuses_what_the_push_refuses(
     hub: HubServer, dataset: Path, tmp_path: Path
 ) -> None:
@@ -330,7 +339,6 @@ def test_a_dry_run_refuses_what_the_push_refuses(
     hub.add("dataset", "o/theirs", {"README.md": b""})
     for url, name, token, refusal in (
         (gone.url, "o/r", TOKEN, "cannot reach the Hugging Face Hub"),
-        (hub.url, "o/r", "", "no token: pushing needs a token with write access"),
         (hub.url, "o/r", READ_TOKEN, "your token is for reading only"),
         (hub.url, "x/r", TOKEN, "who is not in the organisation x"),
         (hub.url, "o/theirs", READ_TOKEN, "answered 403"),
