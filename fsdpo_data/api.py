@@ -343,7 +343,7 @@ class Dataset:
             problems = problems.filter(pl.col("problem_id").str.starts_with(problem))
         selected = collect_rows(problems)
         if selected.is_empty():
-            request = f"problem {problem!r}" if problem else f"a solution with outcome {outcome!r}"
+            request = f"problem {problem!r}" if problem else f"solution with outcome {outcome!r}"
             raise InputError(
                 f"{self.location} holds no {request}. Leave the option out to see all."
             )
