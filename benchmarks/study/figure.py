@@ -15,7 +15,7 @@ from fsdpo_bench.report.figure_files import save_figure
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from measure import Rows
-from plan import EQUIVALENCE_MARGIN
+from plan import EQUIVALENCE_MARGIN, SIGNIFICANT_VERDICTS
 
 #: Colours that also differ in lightness (Okabe & Ito), each with a marker of its own.
 COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#777777")
@@ -52,7 +52,7 @@ def write_contrasts(
         left.set(xlabel=f"{metric}, test problems (%); dotted: SFT", xlim=(0, None))
         left.set_ylim(len(arms) - 0.5, -0.5)
         _draw_margin(right)
-        right.set(xlabel=f"ahead of {arms[0]} (points); filled: significant")
+        right.set(xlabel=f"difference to {arms[0]} (points); filled: significant")
         figure.suptitle(_wrap(title), fontweight="bold")
         for axes in (left, right):
             axes.grid(axis="x", color="#dddddd")
@@ -80,7 +80,7 @@ def _draw_interval(
 ) -> None:
     """Draw one value with its interval; ``style`` selects colour and marker."""
     value, low, high = (float(str(row[f"{column}{end}"])) for end in ("", " low", " high"))
-    is_filled = row.get("verdict", "ahead") in ("ahead", "behind")
+    is_filled = row.get("verdict", SIGNIFICANT_VERDICTS[0]) in SIGNIFICANT_VERDICTS
     axes.errorbar(
         value,
         y,

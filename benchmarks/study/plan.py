@@ -104,6 +104,8 @@ STAGES: Mapping[str, Any] = _TABLE["stages"]
 COMMANDS: Mapping[str, str] = _TABLE["commands"]
 #: Options of preference training that all arms share.
 TRAINING: Mapping[str, Any] = _TABLE["training"]
+#: Verdicts on a difference with a corrected p-value below 0.05: a gain, and a loss.
+SIGNIFICANT_VERDICTS = ("significantly ahead", "significantly behind")
 #: Points of avg@k within which two arms are equivalent.
 EQUIVALENCE_MARGIN: float = _TABLE["equivalence_margin"]
 QUESTIONS = [StudyQuestion(**row) for row in _TABLE["questions"]]

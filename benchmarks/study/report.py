@@ -15,12 +15,11 @@ from pathlib import Path
 import polars as pl
 from figure import write_contrasts, write_rates
 from measure import Rows
-from plan import EQUIVALENCE_MARGIN, QUESTIONS, SIZES
+from plan import EQUIVALENCE_MARGIN, QUESTIONS, SIGNIFICANT_VERDICTS, SIZES
 
 from fsdpo_data.core.statistics import holm
 
 SIGNIFICANCE = 0.05
-SIGNIFICANT_VERDICTS = ("ahead", "behind")
 
 
 def write_report(folder: Path) -> list[Path]:
@@ -61,19 +60,22 @@ def decide_verdict(p: float, value: float, low: float, high: float) -> str:
         high: Upper end of its 95 % interval.
 
     Returns:
-        "ahead" or "behind" if the difference is significant. Otherwise "equivalent" if the interval
-        is within the margin. "no gain" or "no loss" if the interval excludes only a gain or only a
-        loss of the margin. "open" if it excludes neither.
+        A phrase: whether the difference is significant, before or after the correction. Otherwise
+        what the interval excludes: a gain of the margin, a loss, both, or neither ("open").
     """
+    margin = f"{EQUIVALENCE_MARGIN:g} points"
+    ahead, behind = SIGNIFICANT_VERDICTS
     if p < SIGNIFICANCE:
-        return "ahead" if value > 0 else "behind"
+        return ahead if value > 0 else behind
     has_no_gain = high < EQUIVALENCE_MARGIN
     has_no_loss = low > -EQUIVALENCE_MARGIN
     if has_no_gain and has_no_loss:
-        return "equivalent"
+        return f"equal within {margin}"
+    if low > 0 or high < 0:
+        return f"{'ahead' if value > 0 else 'behind'}; not significant after correction"
     if has_no_gain:
-        return "no gain"
-    return "no loss" if has_no_loss else "open"
+        return f"no gain of {margin}"
+    return f"no loss of {margin}" if has_no_loss else "open"
 
 
 def draw_size(folder: Path, size: str) -> list[Path]:
@@ -111,8 +113,8 @@ def describe_verdicts(contrasts: Rows) -> str:
     for verdict in SIGNIFICANT_VERDICTS:
         arms = [str(row["arm"]) for row in contrasts if row["verdict"] == verdict]
         if arms:
-            preposition = "of " if verdict == "ahead" else ""
-            statements.append(f"{verdict} {preposition}{baseline}: {', '.join(arms)}")
+            position = "ahead of" if verdict == SIGNIFICANT_VERDICTS[0] else "behind"
+            statements.append(f"{position} {baseline}: {', '.join(arms)}")
     if not statements:
         return f"No arm differs significantly from {baseline}"
     return f"Significantly {' and '.join(statements)}"

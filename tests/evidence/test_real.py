@@ -126,40 +126,66 @@ def test_the_page_has_the_tables_of_the_numbers(size: str) -> None:
     assert tables and all(table.strip() in page for table in tables)
 
 
-#: The stage of each row of the page on hardware.
+def test_stages_have_titles_in_words() -> None:
+    """Also stages without a row on the page; numbers come from the recorded command."""
+    cpu, gpu = (real_stages.read_sizes(size) for size in ("cpu", "gpu"))
+    build = "fsdpo-data build --split train --limit 400 --samples 8 --shard 2/3"
+    for name, command, sizes, title in (
+        ("samples-shard2", build, gpu, "8 samples of each of 400 training problems, part 2 of 3"),
+        ("labelled-shard1", "label --shard 1/3", gpu, "Monte-Carlo labels, 2 con"),
+        (
+            "test-pqm",
+            "score",
+            cpu,
+            "score 300 × 8 test samples, model on Monte-Carlo labels, with PQM",
+        ),
+        ("full-step-4-seed1", "dpo", gpu, "train Full-Step-DPO, γ 4, seed 1"),
+        (
+            "step-dpo-seed0-greedy",
+            "fsdpo-data build --split test --limit 200 --samples 1",
+            cpu,
+            "one greedy solution of each of 200 test problems: Step-DPO",
+        ),
+    ):
+        assert real_tables.stage_title(name, command, sizes).startswith(title)
+    for size in PAGE_SIZES:
+        table = run_script("tables", size).partition("| stage |")[2]
+        assert not re.search(r"^\| [^|]*(rollouts|-seed|-test|\.jsonl?)", table, flags=re.M)
+
+
+#: The stage of each measured row of the page on hardware, by machine and work.
 HARDWARE_STAGES = {
-    ("cpu", "two continuations of each step of 300 solutions, vLLM"): "labelled",
-    ("cpu", "PRM on 300 solutions, one epoch"): "prm-rollouts",
-    ("cpu", "PRM on 1,199 solutions, one epoch"): "prm-outcome",
+    ("cpu", "Monte-Carlo labels of 300 solutions, two continuations per step, vLLM"): "labelled",
+    ("cpu", "train a PRM on 1,199 solutions, one epoch"): "prm-outcome",
+    ("gpu", "train a PRM on 1,199 solutions, one epoch"): "prm-outcome",
     ("cpu", "step rewards of 1,200 solutions"): "scored",
+    ("gpu", "step rewards of 1,200 solutions"): "scored",
     ("cpu", "DPO on 246 pairs, two epochs"): "dpo-seed0",
     ("cpu", "4 samples of each of 200 problems, vLLM"): "dpo-seed0-test",
-    ("gpu", "one greedy solution of each of 300 problems, transformers"): "greedy",
-    ("gpu", "PRM on 300 solutions, one epoch"): "prm-rollouts",
-    ("gpu", "PRM on 1,199 solutions, one epoch"): "prm-outcome",
-    ("gpu", "step rewards of 1,200 solutions"): "scored",
 }
 
 
 def test_the_page_on_hardware_has_the_costs_of_the_stages() -> None:
-    """Minutes and gigabytes of the last complete run of each stage."""
+    """Memory in gigabytes and minutes of the last complete run of each stage."""
     page = (EVIDENCE.parents[1] / "docs/reference/hardware.md").read_text(encoding="utf-8")
     costs = {}
     for size in PAGE_SIZES:
         with (RESULTS / size / "stages.csv").open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file):
                 if row["status"] == "done":
-                    gpu_gb = f"{int(row['gpu_mb']) / 1000:.1f}" if row["gpu_mb"] else ""
-                    minutes = f"{float(row['seconds']) / 60:.1f}"
-                    gb = f"{int(row['peak_mb']) / 1000:.1f}"
-                    costs[f"{size}/{row['stage']}"] = [minutes, gb, gpu_gb]
-    table = page.partition("## Measured stages")[2]
-    rows = re.findall(r"^\| (two|one) ([^|]+) \| ([^|]+) \|(.*)\|$", table, flags=re.M)
+                    gigabytes = f"{int(row['gpu_mb'] or row['peak_mb']) / 1000:.1f}"
+                    on_gpu = " on the GPU" if row["gpu_mb"] else ""
+                    minutes = f"{float(row['seconds']) / 60:.1f} minutes"
+                    costs[f"{size}/{row['stage']}"] = [f"{gigabytes}{on_gpu}", minutes]
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in page.splitlines()
+        if line.startswith("| 0.5B |") and line.endswith("| measured |")
+    ]
     assert len(rows) == len(HARDWARE_STAGES)
-    for _, machine, work, cells in rows:
-        size = "cpu" if machine.startswith("CPU") else "gpu"
-        expected = costs[f"{size}/{HARDWARE_STAGES[size, work]}"]
-        assert [cell.strip() for cell in cells.split("|")] == expected, work
+    for _, work, machine, memory, minutes, _ in rows:
+        size = "cpu" if machine == "two CPU cores" else "gpu"
+        assert [memory, minutes] == costs[f"{size}/{HARDWARE_STAGES[size, work]}"], work
 
 
 def test_a_stage_that_takes_too_long_stops_alone(tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from plan import (  # noqa: E402
     PAIR_SEED,
     QUESTIONS,
     SFT,
+    SIGNIFICANT_VERDICTS,
     SIZES,
     STAGES,
     Arm,
@@ -315,11 +316,13 @@ def read_texts(file: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("p", "value", "low", "high", "verdict"),
     [
-        (0.04, 3, 1, 5, "ahead"),
-        (0.04, -3, -5, -1, "behind"),
-        (0.06, 0.5, -1.9, 1.9, "equivalent"),
-        (0.06, -3, -5, 1.9, "no gain"),
-        (0.06, 3, -1.9, 5, "no loss"),
+        (0.04, 3, 1, 5, "significantly ahead"),
+        (0.04, -3, -5, -1, "significantly behind"),
+        (0.06, 3, 1, 5, "ahead; not significant after correction"),
+        (0.06, -8.1, -14.7, -1.8, "behind; not significant after correction"),
+        (0.06, 0.5, -1.9, 1.9, "equal within 2 points"),
+        (0.06, -3, -5, 1.9, "no gain of 2 points"),
+        (0.06, 3, -1.9, 5, "no loss of 2 points"),
         (0.06, 0, -2, 2, "open"),
     ],
 )
@@ -418,6 +421,22 @@ def test_comparison_tables_on_the_page_equal_the_result_files() -> None:
         assert f"| {' | '.join(cells)} |" in TABLES_TEXT
 
 
+def test_the_results_on_the_first_page_are_differences_to_dpo() -> None:
+    """Each arm with a difference has the accuracy, the difference and the verdict of its files."""
+    contrasts = {row["arm"]: row for row in read_table("contrasts") if row["against"] == "DPO"}
+    levels = {
+        row["arm"]: format_interval(row, "value")
+        for row in read_table("final")
+        if (row["problems"], row["measure"]) == ("solve", "sampled")
+    }
+    table = STUDY_TEXT.partition("| difference to DPO (points) |")[2].partition("\n\n")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+    assert [cells[0] for cells in rows[:2]] == ["SFT", "DPO"] and len(rows) > 4
+    assert [cells[1].rstrip(" |") for cells in rows] == [levels[cells[0]] for cells in rows]
+    for arm, _, *cells in rows[2:]:
+        assert cells == [format_interval(contrasts[arm], "ahead"), contrasts[arm]["verdict"]]
+
+
 def test_the_section_on_the_control_equals_the_result_files() -> None:
     """Each comparison and each accuracy of the files is on the page, and no other interval."""
     section = TABLES_TEXT.partition(CONTROL_SECTION)[2].partition("\n## ")[0]
@@ -441,7 +460,7 @@ def test_the_page_counts_the_comparisons_and_the_significant_ones() -> None:
     text = " ".join(STUDY_TEXT.split())
     rows = [(size, row) for size in FULL_SIZES for row in read_table("contrasts", size)]
     significant = [
-        (size, row["arm"]) for size, row in rows if row["verdict"] in ("ahead", "behind")
+        (size, row["arm"]) for size, row in rows if row["verdict"] in SIGNIFICANT_VERDICTS
     ]
     assert f"Of the {len(rows)} comparisons of the study, three are significant" in text
     assert significant == [
@@ -463,18 +482,19 @@ def test_blocks_on_other_pages_equal_the_result_files() -> None:
     assert checked > 1
 
 
-def test_sweep_and_reward_tables_on_the_page_equal_the_result_files() -> None:
-    swept: dict[str, list[dict[str, str]]] = {}
-    for row in read_table("sweep"):
-        swept.setdefault(row["arm"], []).append(row)
-    sft = swept.pop("SFT")[0]["value"]
-    assert f"| SFT | {float(sft):.1f} |" in TABLES_TEXT
-    for arm, rows in swept.items():
-        collapsed = sum(row["collapsed"] == "yes" for row in rows)
-        cells = " | ".join(f"{float(row['value']):.1f}" for row in rows)
-        assert f"| {arm} | {cells} | {collapsed} of {len(rows)} |" in TABLES_TEXT
+def test_the_reward_table_on_the_page_equals_the_result_file() -> None:
     for row in read_table("sources"):
         assert f"| {row['rewards']} | {float(row['AUC']):.3f} |" in TABLES_TEXT
+
+
+def test_the_page_names_the_arms_that_collapse() -> None:
+    """All but one at the largest learning rate; below it, one arm only."""
+    rows = read_table("sweep")[1:]
+    collapsed = {(row["arm"], row["lr"]) for row in rows if row["collapsed"] == "yes"}
+    arms = {row["arm"] for row in rows}
+    assert {arm for arm, lr in collapsed if float(lr) == 1e-3} == arms - {"public-code"}
+    smaller_rates = {(arm, float(lr)) for arm, lr in collapsed if float(lr) < 1e-3}
+    assert smaller_rates == {("full-step, γ ∞, PRM", 3e-4)}
 
 
 def test_every_number_of_the_text_is_in_a_file() -> None:
