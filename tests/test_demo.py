@@ -57,6 +57,34 @@ def test_the_page_names_the_seeds_whose_best_of_8_is_above_the_interval_of_the_v
     assert "After training with seeds 0 and 1, the vote and the best of 8 are within" in page
 
 
+#: The rows of README: the name of a choice without its aggregate, and the measured name.
+README_NAMES = {
+    "greedy": "greedy",
+    "avg@8": "avg@8",
+    "sc@8": "sc@8",
+    "bon@8": "bon@8:min",
+    "weighted@8": "weighted@8:min",
+}
+
+
+def test_the_table_of_the_readme_is_the_measured_one() -> None:
+    """Cells before and after training with seed 0, and the difference if there is a column.
+
+    The table follows the mark of this measurement. Each row names its choice in backquotes, with or
+    without the aggregate.
+    """
+    seed_0 = TABLES[COMMANDS[0]]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("<!-- measured: demo -->\n|")[2].partition("\n\n")[0]
+    names = []
+    for line in table.splitlines()[2:]:
+        choice, *cells = [cell.strip() for cell in line.strip("|").split("|")]
+        (name,) = re.findall(r"`([^`:]+)(?::min)?`", choice)
+        names.append(name)
+        assert len(cells) >= 2 and cells == [*seed_0[README_NAMES[name]]][: len(cells)], name
+    assert sorted(names) == sorted(README_NAMES)
+
+
 def test_the_tables_of_the_page_are_the_measured_ones() -> None:
     page = (ROOT / "docs/demo.md").read_text(encoding="utf-8")
     seed_0, seed_1, seed_2 = (TABLES[command] for command in COMMANDS)
