@@ -18,12 +18,10 @@ from pages import blocks, run_blocks
 from parsed_options import parse_options
 from typer.testing import CliRunner
 
-from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
 from fsdpo_data.exchange.formats import step_label_formats
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 PROGRAMS = ("fsdpo-data", "fsdpo-train", "fsdpo-bench")
 PACKAGES = ("fsdpo_data", "fsdpo_train", "benchmarks/fsdpo_bench")
@@ -195,12 +193,6 @@ def test_readers_see_which_blocks_are_not_run() -> None:
 
 
 @pytest.mark.proof
-def test_every_block_of_the_readme_runs(tmp_path: Path, shared: Path) -> None:
-    """As printed, in a fresh directory, without the Hub."""
-    assert run_blocks(blocks(README), tmp_path, shared / "data") == 1
-
-
-@pytest.mark.proof
 def test_every_block_runs_in_order(tmp_path: Path, shared: Path) -> None:
     """One page after the other in one directory: each goes on where the quick start ended."""
     assert run_blocks(SITE_BLOCKS, tmp_path, shared / "data") > 15
@@ -322,113 +314,3 @@ def test_every_measured_number_has_a_result_or_a_reason() -> None:
         for line in text.splitlines():
             if last_cell(line) not in BY_COMMAND:
                 assert not LOOKS_MEASURED.search(line), f"{page.name}: {line[:90]}"
-
-
-EVIDENCE = RESULTS["evidence"][1]
-
-
-def result_rows() -> list[list[str]]:
-    """Return the cells of the rows of results in README."""
-    table = README.partition("<!-- real: results -->\n")[2].partition("\n\n")[0]
-    return [
-        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]
-    ]
-
-
-def benchmark_section(name: str) -> str:
-    """Return the part of the evidence about a benchmark."""
-    return EVIDENCE.partition(f"== {name}:")[2].partition("\n== ")[0]
-
-
-def published_cells(model: str, benchmark: str, n: str) -> list[str]:
-    """Return average, vote, accuracy and difference of a published model.
-
-    The accuracy is that of the selected strategy.
-    """
-    section = benchmark_section(benchmark)
-    average = re.search(r"^an average sample: ([\d.]+) ", section, flags=re.M)
-    votes = re.search(r"^vote .*$", section, flags=re.M)
-    choice = re.search(
-        rf"^{re.escape(model)} +{n} +([\d.]+) \[[^]]*\] +(\S+ \[[^]]*\])", section, flags=re.M
-    )
-    header = re.search(r"^ +(N=1 .*)$", section, flags=re.M)
-    assert average and votes and choice and header
-    vote = re.findall(r"([\d.]+) \[", votes[0])[header[1].split().index(f"N={n}")]
-    return [average[1], vote, choice[1], choice[2]]
-
-
-def clean_difference(problems: str, benchmark: str, n: str) -> str:
-    """Return how far best-of-N by `min` is ahead on the problems without the chat prompt."""
-    title = f"points ahead of the vote, {problems} problems without the chat prompt\n"
-    header, row = benchmark_section(benchmark).partition(title)[2].splitlines()[:2]
-    assert row.startswith("Qwen2.5-Math-PRM-7B") and "best-of-N      min" in row
-    return re.findall(r"\S+ \[[^]]*\]", row)[header.split().index(f"N={n}") - 3]
-
-
-def page_cells(page: str, start: str) -> list[str]:
-    """Return the cells of the row of a page that starts with a text and has an interval."""
-    lines = PAGES[DOCS / page].splitlines()
-    (line,) = [line for line in lines if line.startswith(f"| {start} |") and "[" in line]
-    return [cell.strip() for cell in line.strip("|").split("|")]
-
-
-def stage_cost(size: str, stage: str) -> list[float]:
-    """Return seconds, MB and MB of the GPU of a stage; 0 without a GPU."""
-    stages = (MEASURED / f"real/{size}/stages.csv").read_text(encoding="utf-8")
-    match = re.search(rf"^{stage},done,([\d.]+),\d*,(\d+),(\d*),", stages, flags=re.M)
-    assert match
-    return [float(number or 0) for number in match.groups()]
-
-
-def accuracy(cell: str) -> str:
-    """Return the accuracy of a cell with an interval."""
-    return cell.partition(" [")[0]
-
-
-def test_the_results_of_the_readme_are_those_of_their_files_and_pages() -> None:
-    """Each cell is in the row of its model and problems, and not only somewhere in a file."""
-    kinds = set()
-    assert "| vote of 8 (%) |" in README
-    for choice, *values in result_rows():
-        kinds.add(choice)
-        if match := re.fullmatch(r"([\w.-]+)†, (MATH-500|GSM8K)", choice):
-            assert values == published_cells(match[1], match[2], "8")
-        else:
-            match = re.fullmatch(r"ours \((Monte-Carlo labels|outcomes)\), GSM8K", choice)
-            assert match
-            _, average, *_ = page_cells("evidence.md", "an average sample")
-            _, vote, *_ = page_cells("evidence.md", "vote of 8")
-            row = f"best of 8: cross-entropy on {match[1]}"
-            _, chosen, ahead, *_ = page_cells("evidence.md", row)
-            assert values == [accuracy(average), accuracy(vote), accuracy(chosen), ahead]
-    assert len(kinds) == len(result_rows()) == 4
-
-
-def test_the_sentences_of_the_readme_state_the_results_of_their_files_and_pages() -> None:
-    text = " ".join(README.split())
-    excerpt = re.search(r"\$ (fsdpo-bench report \S+) .*\n.*\n((?:.+\n){4})```", README)
-    assert excerpt
-    for line in excerpt[2].splitlines():
-        label, cell = re.split(r" {3,}|(?<=\)) {2}", line)
-        rows = RESULTS[BY_COMMAND[excerpt[1]]][1].splitlines()
-        assert [row for row in rows if row.startswith(f"{label}  ") and row.endswith(f"  {cell}")]
-    gsm8k, math = clean_difference("187", "GSM8K", "8"), clean_difference("43", "MATH-500", "8")
-    assert f"best of 8 is {gsm8k} (187 of GSM8K) and {math} (43 of MATH-500) ahead: not" in text
-    _, dpo, *_ = page_cells("study.md", "DPO")
-    _, weighted, ahead, _ = page_cells("study.md", "full-step, γ 0.5, PRM")
-    assert f"avg@2: DPO {accuracy(dpo)}, full-step {accuracy(weighted)} ({ahead})" in text
-    seconds, _, gpu_memory = stage_cost("gpu", "prm-outcome")
-    assert f"one H200: {seconds / 60:.1f} minutes with {gpu_memory / 1000:.0f} GB" in text
-    seconds, memory, _ = stage_cost("cpu", "prm-outcome")
-    assert f"on 1,199 in {seconds / 60:.0f} minutes with {memory / 1000:.1f} GB" in text
-    seconds, _, _ = stage_cost("cpu", "labelled")
-    assert f"two cores: Monte-Carlo labels of 300 solutions in {seconds / 60:.0f} minutes" in text
-
-
-def test_the_readme_counts_the_formats_of_reward_models() -> None:
-    families = {
-        name.partition("-")[0] if name.startswith("reasoneval") else name
-        for name, entry in PRM_FORMATS.items()
-        if entry.models and not entry.unsupported_reason
-    }
-    assert f"of {len(families)} families" in README

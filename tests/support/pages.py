@@ -41,6 +41,9 @@ def blocks(page: str) -> list[Block]:
 
 #: What a block that needs a GPU, a server, or gigabytes of the Hub does here instead.
 SMALLER = {
+    "--problems gsm8k --prm Qwen/Qwen2.5-Math-PRM-7B": (
+        "--template problem --limit 8 --samples 8 --prm runs/prm"
+    ),
     "--samples 32": "--samples 2 --limit 2 --max-tokens 8",
     "--limit 200": "--limit 2 --samples 2 --max-tokens 8",
     "--shard": "--limit 4 --samples 2 --max-tokens 8 --shard",

@@ -1,0 +1,155 @@
+"""README: the sentence that names the project, its row, commands, tables and numbers."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+from fsdpo_bench.tasks.table import builtin_tasks
+from pages import blocks, run_blocks
+from typer.testing import CliRunner
+
+import fsdpo_data as fd
+from fsdpo_data.cli.console import DESCRIPTION
+
+ROOT = Path(__file__).parents[1]
+MEASURED = ROOT / "benchmarks" / "measured"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+MAX_WORDS = 1000
+#: Licences of suites that README sums up in other words.
+SUMMED_UP = {"olympiad", "robustness"}
+
+
+def read_table(header: str) -> list[list[str]]:
+    """Return the cells of the table of README whose first line starts with a text."""
+    table = README.partition(f"\n{header}")[2].partition("\n\n")[0]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]
+    ]
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.split()) <= MAX_WORDS
+
+
+def test_package_site_pages_and_help_say_the_same_sentence() -> None:
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    overview = (ROOT / "docs/index.md").read_text(encoding="utf-8")
+    assert package["project"]["description"] == site["site_description"] == DESCRIPTION
+    for page in (README, overview):
+        assert one_line(page).startswith(f"# fsdpo {DESCRIPTION}")
+    for program in ("fsdpo_data", "fsdpo_train", "fsdpo_bench"):
+        app = import_module(f"{program}.cli.app").app
+        assert DESCRIPTION in one_line(CliRunner().invoke(app, ["--help"]).output)
+
+
+def test_the_row_of_the_readme_is_in_the_example_dataset() -> None:
+    """Values are those of the row that the block above prints; an ellipsis leaves text out."""
+    (index,) = re.findall(r"print\(solutions\[(\d+)\]\)", README)
+    printed = README.partition("```text\n")[2].partition("```")[0]
+    row = (
+        fd.open_dataset(ROOT / "examples/gsm8k-qwen-0.5b")
+        .solutions()
+        .collect()
+        .row(int(index), named=True)
+    )
+    cells = {
+        name: ast.literal_eval(value) for name, value in re.findall(r"^(\w+) +(.+)$", printed, re.M)
+    }
+    assert cells.keys() == {
+        "prompt",
+        "completions",
+        "answer",
+        "outcome",
+        "labels",
+        "step_rewards",
+    }
+    for name in ("answer", "outcome", "labels"):
+        assert cells[name] == row[name]
+    assert cells["step_rewards"] == [round(reward, 2) for reward in row["step_rewards"]]
+    texts = zip(cells["completions"], row["completions"], strict=True)
+    for shown, text in [(cells["prompt"], row["prompt"]), *texts]:
+        assert all(part.strip() in text for part in shown.split("…"))
+
+
+@pytest.mark.proof
+@pytest.mark.short_proof
+def test_every_block_of_the_readme_runs(tmp_path: Path, shared: Path) -> None:
+    """As printed, in a fresh directory, without the Hub; then in small, with a Hub of its own.
+
+    The commands of the Hub come first on the page, and need the reward model of the others.
+    """
+    small = [block for block in blocks(README) if block.mode]
+    local = [block for block in blocks(README) if not block.mode]
+    assert run_blocks([*local, *small], tmp_path, shared / "data") == 3
+
+
+def test_the_suites_of_the_readme_have_their_members() -> None:
+    rows = read_table("| suite |")
+    for suite, members, licences in rows:
+        tasks = [task for task in builtin_tasks().values() if suite.strip("`") in task.suites]
+        counts = re.findall(r"([\w-]+) \(([\d,]+)\)", members)
+        named = [(title, int(count.replace(",", ""))) for title, count in counts]
+        if named:
+            assert named == [(task.title, task.count) for task in tasks]
+        else:
+            names = {task.name for task in tasks}
+            stems = {member.lower().replace("-", "_") for member in members.split(", ")}
+            assert all(any(stem in name for stem in stems) for name in names)
+            assert all(any(stem in name for name in names) for stem in stems)
+        if suite.strip("`") not in SUMMED_UP:
+            assert {task.licence.partition(" 4")[0] for task in tasks} <= set(
+                re.split(r", |; |: ", licences)
+            )
+    assert {suite.strip("`") for suite, *_ in rows} < {
+        suite for task in builtin_tasks().values() for suite in task.suites
+    }
+
+
+def test_the_example_of_the_grader_is_what_it_prints() -> None:
+    command, gold, answer, printed = re.findall(
+        r"\$ (fsdpo-data grade --explain) '(.+?)' '(.+?)'\n((?:.+\n)+?)```", README
+    )[0]
+    app = import_module("fsdpo_data.cli.app").app
+    output = CliRunner().invoke(app, [*command.split()[1:], gold, answer]).output
+    assert printed and all(line in output.splitlines() for line in printed.splitlines())
+
+
+def test_the_graders_of_the_readme_have_the_recorded_verdicts() -> None:
+    """The other graders' are in the results; ours is from before any correction from the rows."""
+    results = (MEASURED / "harnesses.txt").read_text(encoding="utf-8")
+    page = (ROOT / "docs/harnesses.md").read_text(encoding="utf-8")
+    for grader, right, wrongly_accepted in read_table("| grader |"):
+        if grader.startswith("fsdpo"):
+            row = re.search(r"^\| \**fsdpo[^|]*before.* 457 \| (\d+) \| (\d+) \|", page, flags=re.M)
+        else:
+            row = re.search(rf"^{re.escape(grader)} .* 457 +(\d+) +(\d+) ", results, flags=re.M)
+        assert row and row.groups() == (right, wrongly_accepted), grader
+
+
+def stage_cost(size: str, stage: str) -> list[float]:
+    """Return seconds, MB and MB of the GPU of a stage; 0 without a GPU."""
+    stages = (MEASURED / f"real/{size}/stages.csv").read_text(encoding="utf-8")
+    match = re.search(rf"^{stage},done,([\d.]+),\d*,(\d+),(\d*),", stages, flags=re.M)
+    assert match
+    return [float(number or 0) for number in match.groups()]
+
+
+def test_the_costs_of_the_readme_are_the_measured_ones() -> None:
+    text = one_line(README)
+    seconds, memory, _ = stage_cost("cpu", "prm-outcome")
+    gpu_seconds, _, gpu_memory = stage_cost("gpu", "prm-outcome")
+    assert (
+        f"on 1,199 solutions takes {seconds / 60:.0f} minutes and {memory / 1000:.1f} GB on two "
+        f"cores, or {gpu_seconds / 60:.1f} minutes and {gpu_memory / 1000:.0f} GB on one H200"
+    ) in text
