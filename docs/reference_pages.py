@@ -13,6 +13,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
+from fsdpo_bench.tasks.table import Task, builtin_tasks
 
 import fsdpo_data
 import fsdpo_train
@@ -128,6 +129,50 @@ def _column_reference() -> Iterator[str]:
         yield ""
 
 
+def _benchmark_reference() -> Iterator[str]:
+    """Yield a Markdown table of the benchmarks of each suite, and of those of no suite.
+
+    A benchmark of several suites is in the table of its first one.
+    """
+    tasks = builtin_tasks().values()
+    suites = list(dict.fromkeys((*task.suites, "")[0] for task in tasks))
+    for suite in sorted(suites, key=lambda suite: not suite):  # those of no suite come last
+        members = [task for task in tasks if (*task.suites, "")[0] == suite]
+        n_problems = sum(task.count or 0 for task in members)
+        names = ", ".join(task.title for task in members if task.count is None)
+        yield f"### {suite or 'In no suite'}\n"
+        if suite:
+            yield f"Problems: {n_problems:,}{f' without {names}' if names else ''}.\n"
+        yield "| `--task` | benchmark | problems | licence | source | read from | score |"
+        yield "|---|---|--:|---|---|---|---|"
+        yield from map(_benchmark_row, members)
+        yield ""
+
+
+def _benchmark_row(task: Task) -> str:
+    """Return the row of a benchmark: name, problems, licence, source and deviations in scoring."""
+    url = re.fullmatch(r"https://github\.com/(.+)", task.source)
+    location = f"GitHub: `{task.fetch.repo}`" if task.fetch else "the package"
+    count = f"{task.count:,}" if task.count else "–"
+    corrections = sum(bool(note.gold or note.alternative_golds) for note in task.notes.values())
+    score = [task.metric] if task.metric != "greedy" else []
+    if task.tolerance is not None:
+        score.append(f"tolerance {100 * task.tolerance:g} %")
+    if task.missing_golds:
+        score.append(f"without a gold: {task.missing_golds}")
+    if corrections:
+        score.append(f"corrected golds: {corrections}")
+    return _row(
+        f"`{task.name}`",
+        task.title,
+        count,
+        task.licence,
+        f"[{url[1]}]({task.source})" if url else task.source,
+        f"Hub: `{task.hub.repo}`" if task.hub else location,
+        ", ".join(score),
+    )
+
+
 def _describe(name: str, value: Any, heading: str) -> Iterator[str]:
     """Yield Markdown for a function, or for a class and its public methods.
 
@@ -234,6 +279,7 @@ GENERATORS: Mapping[Path, Callable[[], Iterator[str]]] = {
     REFERENCE / "api.md": _api_reference,
     REFERENCE / "data.md": _column_reference,
     REFERENCE / "templates.md": _template_reference,
+    REFERENCE.parent / "benchmarks.md": _benchmark_reference,
 }
 
 if __name__ == "__main__":

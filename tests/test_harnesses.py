@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,16 @@ def test_the_measured_table_counts_the_adjudicated_rows() -> None:
         }
         counts = harnesses.adjudicated_counts(ADJUDICATED, verdicts)
         assert [int(count) for count in line.split()[-5:]] == list(counts)
+
+
+def test_the_page_has_the_measured_counts_of_every_grader() -> None:
+    """Except those of ours from before the corrections, which cannot be measured again."""
+    page = (ROOT / "docs/harnesses.md").read_text("utf-8")
+    lines = (ROOT / "benchmarks/measured/harnesses.txt").read_text("utf-8").splitlines()
+    rows = re.findall(r"^\| (.+?) \| (\d+ \| \d+ \| \d+ \| \d+ \| \d+) \|$", page, flags=re.M)
+    assert "before any correction" in rows[0][0]
+    for name, counts in rows[1:]:
+        short_name = re.sub(r" \(not applicable\)$| today: .*", "", name)
+        [line] = (line for line in lines if line[:44].strip() == short_name)
+        assert line.split()[-5:] == counts.split(" | ")
+    assert len(rows) == 11

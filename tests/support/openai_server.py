@@ -40,7 +40,9 @@ class Script:
     tricks: list[Trick] = field(default_factory=list)
     requests: list[dict[str, Any]] = field(default_factory=list)
     keys: list[str | None] = field(default_factory=list)
-    reply: Callable[[dict[str, Any], int], str] = lambda body, i: f"{body['seed'] + i} it is."
+    reply: Callable[[dict[str, Any], int], str] = lambda body, i: (
+        f"{body.get('seed', 0) + i} it is."
+    )
     reasoning: str = ""
     max_choices: int = 100
     refuses: set[str] = field(default_factory=set)

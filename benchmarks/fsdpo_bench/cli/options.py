@@ -25,9 +25,9 @@ class FetchOptions(Options):
     Examples:
         fsdpo-bench fetch addsub gsm_ic2
 
-        fsdpo-bench fetch --out bench    # all, for a machine without a network
+        fsdpo-bench fetch --out bench    # all that are not on the Hub
 
-        fsdpo-bench run --suite ood --data bench --model ./policy
+        fsdpo-bench run --task addsub --task gsm_ic2 --data bench --model ./policy
     """
 
     task: Annotated[Sequence[str], _POSITIONAL] = ()
