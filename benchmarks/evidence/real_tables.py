@@ -60,6 +60,7 @@ POLICY_TITLES = {
 }
 #: The work of stages, by name. Stages that sample or train have titles from their commands.
 STAGE_TITLES = {
+    "samples": "merge the training solutions",
     "selected": "select training solutions",
     "labelled": "Monte-Carlo labels, {sizes.rollouts} continuations per step",
     "scored": "score the training solutions",
