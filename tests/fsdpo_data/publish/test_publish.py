@@ -322,7 +322,7 @@ def test_without_a_network(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_a_dry_run_needs_no_token(dataset: Path, tmp_path: Path) -> None:
-    """Whoever tries the command first sees the files that a push would send, and what it needs."""
+    """A first try lists the files that a push would send, and says what the push needs."""
     with running_hub() as gone:
         pass
     (dry,) = run(gone.url, tmp_path, ["push", dataset, "o/r", "--dry-run"], token="")
