@@ -21,6 +21,8 @@ from fsdpo_bench.decoders.estimators import (
     weighted_vote,
 )
 
+from fsdpo_data.answers import GradingRequest
+from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.steps.rewards import aggregate
 
 CASES = 500
@@ -180,3 +182,10 @@ def test_best_of_n_selects_the_first_solution_with_the_highest_reward(name: str)
         assert best_of_n(
             [aggregate(step_rewards, name) if step_rewards else None for step_rewards in rewards]
         ) == ranked.index(max(ranked))
+
+
+def test_a_vote_counts_every_form_of_a_letter() -> None:
+    responses = ["B", "A", "A", "**A**", "B"]
+    verdicts = MathGrader().grade([GradingRequest("A", response) for response in responses])
+    votes = voting_answers([verdict.answer for verdict in verdicts], responses)
+    assert vote(answer_classes(votes)) == 1

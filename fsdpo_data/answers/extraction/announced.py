@@ -94,8 +94,8 @@ def _find_announced(text: str, triggers: tuple[str, ...]) -> AnnouncedAnswer | N
     for position, trigger in _iterate_triggers(text, triggers):
         announced = None
         if trigger in _CHOICE_VERDICTS:
-            context = text[max(position - _CONTEXT_CHARS, 0) : position]
-            choice = _PATTERNS["choice"].search(context)
+            start = max(position - _CONTEXT_CHARS, 0)
+            choice = _PATTERNS["choice"].search(text, start, position)
             if choice:
                 announced = AnnouncedAnswer(choice.group(1), "choice", position)
         else:
