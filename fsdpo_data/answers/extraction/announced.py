@@ -244,9 +244,11 @@ def _without_explanation(line: str) -> str:
         line = line[: explanation.start()]
         if line.count("(") + line.count("[") > line.count(")") + line.count("]"):
             line = line[: line.rfind("(")]  # "148 (149 if …)"
+        if explanation[0] == "</answer>" and _PATTERNS["factorial"].search(line):
+            return line.strip()
     sentence_end = SENTENCE_END.search(line)
     if sentence_end and not _PATTERNS["alternative"].match(line, sentence_end.end()):
-        line = line[: sentence_end.start()]
+        line = line[: sentence_end.start()].rstrip("!")
         if "$" in sentence_end.group():
             line += "$"
     line = line.strip().rstrip(".。").lstrip("* ")

@@ -11,8 +11,6 @@ from fsdpo_data.answers.parsing.nodes import as_node
 from fsdpo_data.answers.parsing.units import parse_degree_unit, parse_unit
 from fsdpo_data.answers.tree import Node, Value
 
-_ARTICLE = tree.Sym("A")  #: Before a noun, the letter is an article: "A train".
-
 
 def parse_quantity_or_ratio(cursor: TokenCursor) -> Value:
     """Parse a quantity, or a ratio of two or more numbers."""
@@ -53,8 +51,6 @@ def parse_quantity(cursor: TokenCursor) -> Value:
         degrees = tree.negate(angle) if is_negative else angle
         return tree.Quantity(degrees, parse_degree_unit(cursor))
     unit = parse_unit(cursor, node)
-    if unit is not None and not unit.dims and node == _ARTICLE:
-        raise UnparsableAnswerError("words after an article")
     if currency is not None and unit is not None:
         # "$5 per hour" is five dollars, and not "$5 per day".
         words = unit.words or tuple(unit.label.replace("·", " ").replace("^-1", "").split())
