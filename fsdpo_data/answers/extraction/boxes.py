@@ -90,6 +90,11 @@ def truncated_box_content(text: str) -> str | None:
     return content or None
 
 
+def has_open_box(text: str) -> bool:
+    """Whether a text has a box that it does not close."""
+    return "ox" in text and _BoxScan(search_window(text)).unclosed is not None
+
+
 class _BoxScan:
     """One pass over the braces and boxes of a text."""
 

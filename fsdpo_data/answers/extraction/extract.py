@@ -13,6 +13,7 @@ from fsdpo_data.answers.extraction.announced import last_announced
 from fsdpo_data.answers.extraction.boxes import (
     Box,
     find_boxes,
+    has_open_box,
     search_window,
     truncated_box_content,
 )
@@ -157,12 +158,17 @@ def _extract_unannounced(text: str, open_box: str | None) -> ExtractedAnswer:
 
 
 def is_reconsidered(response: str) -> bool:
-    """Whether a truncated response goes on to doubt its marked answer: "8, or maybe not, I"."""
+    """Whether a truncated response does not stay with its marked answer.
+
+    It goes on to a doubt, "8, or maybe not, I", or to a box that it does not close.
+    """
     text = strip_next_problem(response)
     boxes = find_boxes(text)
     announced = None if boxes else last_announced(text)
     end = boxes[-1].end if boxes else announced.end if announced else len(text)
     text_after = text[end:]
+    if has_open_box(text_after):
+        return True
     is_doubted = _DOUBT.search(text_after) or _PATTERNS["reconsideration"].search(text_after)
     return is_doubted is not None and _find_conclusion(text_after) is None
 

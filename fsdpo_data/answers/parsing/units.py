@@ -36,7 +36,6 @@ _POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed"
 _EXCLUDED_WORDS = (KEYWORDS - {"in", "of", "per", "from", "over", "by"}) | NON_NOUNS
 #: The same before other words: "three squared" is no count of things.
 _OPERATION_WORDS = frozenset(("squared", "cubed", "factorial", "root"))
-_ARTICLES = (tree.Sym("a"), tree.Sym("A"))
 
 
 def parse_unit(cursor: TokenCursor, node: Node) -> tree.Unit | None:
@@ -55,7 +54,8 @@ def parse_unit(cursor: TokenCursor, node: Node) -> tree.Unit | None:
     if cursor.accept("-") and cursor.peek().kind != "word":
         cursor.position = start
     unit = _parse_named_unit(cursor)
-    if unit is None or (node in _ARTICLES and not unit.dims):
+    is_article = node == tree.Sym("a") or (node == tree.Sym("A") and start == 1)
+    if unit is None or (is_article and not unit.dims):
         cursor.position = start  # "a function" counts nothing
         return None
     return unit

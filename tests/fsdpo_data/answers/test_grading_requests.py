@@ -96,3 +96,15 @@ def test_an_answer_before_a_truncated_explanation_counts(response: str) -> None:
 def test_an_open_tag_anywhere_makes_a_text_thinking(tag: str) -> None:
     assert grade(GradingRequest("8", rf"Well, <{tag}> \boxed{{8}}, I")).status == "no_answer"
     assert grade(GradingRequest("8", rf"Is it \boxed{{7}}? </{tag}> It is 8.")).status == "correct"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        r"Half of it is \boxed{8}. So all of it is \boxed{1",
+        "Thus, the final answer is:\n\\[\n\\boxed{8",
+        "So $x = \\boxed{8}$. Therefore the total is\n\\[\n\\boxed{",
+    ],
+)
+def test_a_box_that_is_cut_off_leaves_no_answer(response: str) -> None:
+    assert grade(GradingRequest("8", response, finish_reason="length")).status == "no_answer"
