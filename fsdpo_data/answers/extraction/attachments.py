@@ -8,10 +8,11 @@ from fsdpo_data.answers.extraction.phrases import load_phrases
 
 _PATTERNS = load_phrases("attachments")
 _MAX_PARTS = 12  #: Maximum parts that are added on both sides.
+_MINUS_SIGNS = "-−–"
 _CONTEXT_CHARS = 24  #: Characters before a number in which a part of its value is searched.
 
 
-def whole_value(text: str, start: int, end: int, *, first: int = 0) -> tuple[int, int]:
+def extend_number(text: str, start: int, end: int, *, first: int = 0) -> tuple[int, int]:
     """Return the start and the end of the value to which a number belongs.
 
     Args:
@@ -20,28 +21,37 @@ def whole_value(text: str, start: int, end: int, *, first: int = 0) -> tuple[int
         end: Offset after the number.
         first: The first offset at which the value may begin.
     """
-    integer = _PATTERNS["integer"].fullmatch(text, start, end)
-    if integer and (rest := _PATTERNS["after_integer"].match(text, end)):
-        is_label = _PATTERNS["label"].search(text, max(start - _CONTEXT_CHARS, first), start)
-        end = end if is_label else rest.end()
+    context = max(start - _CONTEXT_CHARS, first)
+    is_integer = _PATTERNS["integer"].fullmatch(text, start, end) is not None
+    fraction_or_group = _PATTERNS["after_integer"].match(text, end) if is_integer else None
+    if fraction_or_group and not _PATTERNS["label"].search(text, context, start):
+        end = fraction_or_group.end()
     for _ in range(_MAX_PARTS):
         previous = (start, end)
-        context = max(start - _CONTEXT_CHARS, first)
-        name = "before_sign" if text[start] in "-−–" else "before"
-        if before := _PATTERNS[name].search(text, context, start):
-            start = before.start()
-        if after := _PATTERNS["after"].match(text, end):
-            end = after.end()
-        is_open = text.count("(", start, end) > text.count(")", start, end)
-        if is_open and (arguments := _PATTERNS["arguments"].match(text, end)):
-            end = arguments.end()
-        if (
-            _PATTERNS["bracket"].match(text, end)
-            and text[start - 1 : start] == "("
-            and start > first
-        ):
+        start = _extend_left(text, start, first)
+        end = _extend_right(text, start, end)
+        is_in_brackets = start > first and text[start - 1] == "("
+        if is_in_brackets and _PATTERNS["bracket_before_factor"].match(text, end):
             start -= 1
             end += 1
         if previous == (start, end):
             break
     return start, end
+
+
+def _extend_left(text: str, start: int, first: int) -> int:
+    """Return the start of a function, a root or a term before a number, or ``start``."""
+    context = max(start - _CONTEXT_CHARS, first)
+    is_signed = text[start] in _MINUS_SIGNS
+    pattern = _PATTERNS["term_before_sign" if is_signed else "term_before"]
+    term = pattern.search(text, context, start)
+    return term.start() if term else start
+
+
+def _extend_right(text: str, start: int, end: int) -> int:
+    """Return the end of the signs, letters or terms after a number, or ``end``."""
+    term = _PATTERNS["term_after"].match(text, end)
+    end = term.end() if term else end
+    is_open = text.count("(", start, end) > text.count(")", start, end)
+    arguments = _PATTERNS["arguments"].match(text, end) if is_open else None
+    return arguments.end() if arguments else end

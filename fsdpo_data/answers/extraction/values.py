@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from fsdpo_data.answers.extraction.attachments import whole_value
+from fsdpo_data.answers.extraction.attachments import extend_number
 from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, load_phrases
 from fsdpo_data.answers.lexicon.vocabulary import contains_any
 
@@ -60,8 +60,8 @@ def _find_bare_latex(prose: str) -> list[re.Match[str]]:
     formulas = [
         formula for formula in _PATTERNS["bare_latex"].finditer(prose) if "\\" in formula[0]
     ]
-    rest = _blank(prose, formulas)
-    is_complete = not (_LATEX.search(rest) or "{" in rest or "}" in rest)
+    other_text = _blank(prose, formulas)
+    is_complete = not (_LATEX.search(other_text) or "{" in other_text or "}" in other_text)
     has_ends = not any(_PATTERNS["latex_operator"].search(formula[0]) for formula in formulas)
     return formulas if is_complete and has_ends else []
 
@@ -80,7 +80,7 @@ def _find_numbers(prose: str) -> Iterator[StatedValue]:
     for number in _NUMBER.finditer(prose):
         if number.start() < end:
             continue  # part of the value before
-        start, end = whole_value(prose, *number.span(), first=end)
+        start, end = extend_number(prose, *number.span(), first=end)
         yield StatedValue(start, end, prose[start:end].strip(), is_number=True)
 
 

@@ -22,6 +22,7 @@ FORMS = [
     r"\boxed{{{}}}",
     "<answer>{}</answer>",
     "There are {} of them.",
+    "He has a total of {}.",
     "Thus we have {}, as desired.",
     "The total is {} (in cm).",
     "It is {} or so",
@@ -107,7 +108,7 @@ WORDS = {
     "1.2 times ten to the fifth": ["1.2", "5"],
     "one thousand two hundred thirty-four": ["234"],
     "the natural log of 2": ["2"],
-    "2 to the 5th": ["2", "5"],
+    "2 to the 5th power": ["2", "5"],
     "half of 5": ["5"],
 }
 
@@ -117,7 +118,7 @@ def status(gold: str, response: str) -> str:
 
 
 @pytest.mark.parametrize("value", VALUES)
-def test_a_value_is_read_as_a_whole(value: str) -> None:
+def test_a_value_is_read_completely(value: str) -> None:
     gold, parts = VALUES[value]
     for form in FORMS:
         response = form.format(value)
@@ -159,6 +160,7 @@ def test_a_product_in_bold_is_a_product(response: str) -> None:
     ("gold", "response"),
     [
         ("200", "On day 3 200 tickets were sold."),
+        ("5", "So he gave 5 to the third boy."),
         ("7", "So 3 + 4 = 7."),
         ("7", "So 3 + 4 is 7 apples."),
         ("5", "Step 2 gives 5."),
