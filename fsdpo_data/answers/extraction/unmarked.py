@@ -290,6 +290,8 @@ def _last_value(
         if candidate != sentence:
             clause = _main_clause(candidate)
             values = find_values(clause)
+        if not values and _PATTERNS["latex_command"].search(clause):
+            break  # a conclusion that is not read
         if values and not _PATTERNS["relative_clause"].match(clause):
             answer, rule = value_and_rule(clause, values, text)
             return (answer, rule) if answer else (sentence, "last-sentence")

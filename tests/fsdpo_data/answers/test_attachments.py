@@ -183,3 +183,10 @@ def test_what_stands_next_to_a_number_is_no_part_of_it(gold: str, response: str)
 def test_a_formula_that_is_cut_off_has_no_value(response: str) -> None:
     for part in ("1", "2", "1/2", "12/5", "12", "5"):
         assert status(part, response) != "correct"
+
+
+def test_a_conclusion_that_is_not_read_hides_no_earlier_value() -> None:
+    text = r"The least one is \frac{r}{10}. Therefore, the largest one is \text{B}."
+    assert status("B", text) == "correct"
+    assert status(r"\frac{r}{10}", text) != "correct"
+    assert status(r"\cot x", "\\frac{1}{\\tan x}\n\nThis is:\n\n\\cot x\n") == "correct"
