@@ -83,7 +83,7 @@ def grade_response(
     if not gold.text.strip():
         return Verdict("gold_unparsed", None, "empty-gold")
     extracted = extract_answer(response)
-    if has_unclosed_tag(response):
+    if "<" in response and has_unclosed_tag(response):
         # Unclosed thinking that does not end on a box is truncated, even if the sampler reports
         # another finish reason.
         ends_on_box = extracted.rule == "boxed" and response.rstrip(" $.\n]*)")[-1:] == "}"

@@ -108,7 +108,7 @@ def find_thinking(prompt: str, text: str, *, has_separate_reasoning: bool = Fals
 
 def has_unclosed_tag(text: str) -> bool:
     """Whether a text opens thinking by a tag that it never closes, at any position."""
-    return "<" in text and any(tag.start in text and tag.end not in text for tag in _TAGS)
+    return any(tag.start in text and tag.end not in text for tag in _TAGS)
 
 
 def without_tagged_thinking(text: str) -> str:

@@ -26,6 +26,13 @@ def extend_number(text: str, start: int, end: int, *, first: int = 0) -> tuple[i
     fraction_or_group = _PATTERNS["after_integer"].match(text, end) if is_integer else None
     if fraction_or_group and not _PATTERNS["label"].search(text, context, start):
         end = fraction_or_group.end()
+    elif not (
+        _PATTERNS["term_after"].match(text, end)
+        or _PATTERNS["bracket_before_factor"].match(text, end)
+        or _PATTERNS["term_before"].search(text, context, start)
+        or (text[start] in _MINUS_SIGNS and start > first)
+    ):
+        return start, end  # most numbers
     for _ in range(_MAX_PARTS):
         previous = (start, end)
         start = _extend_left(text, start, first)

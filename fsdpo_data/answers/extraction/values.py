@@ -1,7 +1,7 @@
 """The values of a statement: its formulas and numbers, and the answer among them."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from fsdpo_data.answers.extraction.attachments import extend_number
@@ -29,12 +29,10 @@ class StatedValue(NamedTuple):
 
 def find_values(statement: str) -> list[StatedValue]:
     """List the formulas, and the numbers outside formulas, in order."""
-    formulas: list[re.Match[str]] = []
-    if contains_any(statement, TRIGGER_WORDS["formula"]):
-        formulas = list(_FORMULA.finditer(statement))
-    prose = statement
-    if formulas:
-        prose = _FORMULA.sub(lambda formula: "\0" * len(formula[0]), statement)
+    if "\\" not in statement and not contains_any(statement, TRIGGER_WORDS["formula"]):
+        return _find_numbers(statement)
+    formulas = list(_FORMULA.finditer(statement))
+    prose = _blank(statement, formulas)
     values = [
         StatedValue(*formula.span(), next(filter(None, formula.groups())).strip(), is_number=False)
         for formula in formulas
@@ -74,14 +72,16 @@ def _blank(text: str, formulas: Sequence[re.Match[str]]) -> str:
     return text
 
 
-def _find_numbers(prose: str) -> Iterator[StatedValue]:
-    """Yield the numbers of a text without formulas, each with all that belongs to its value."""
+def _find_numbers(prose: str) -> list[StatedValue]:
+    """List the numbers of a text without formulas, each with all that belongs to its value."""
+    values = []
     end = 0
     for number in _NUMBER.finditer(prose):
         if number.start() < end:
             continue  # part of the value before
         start, end = extend_number(prose, *number.span(), first=end)
-        yield StatedValue(start, end, prose[start:end].strip(), is_number=True)
+        values.append(StatedValue(start, end, prose[start:end].strip(), is_number=True))
+    return values
 
 
 def _is_mention_of_letter(formula: StatedValue, statement: str) -> bool:
