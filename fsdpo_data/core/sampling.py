@@ -3,23 +3,17 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, with_config
 
 from fsdpo_data.core.file_model import FileModel
+from fsdpo_data.core.finish_reasons import FinishReason
 from fsdpo_data.core.identity import ID_VERSION, EngineRef, ModelRef, digest
 from fsdpo_data.core.options import Option, Options
 
 #: Manifest value for missing information, such as the sampling settings of recorded responses.
 UNKNOWN: Final = "unknown"
-
-#: ``stop`` for a complete completion, ``length`` for a truncated one.
-FinishReason = Literal["stop", "length"]
-#: Finish reasons of servers and files that mean truncation; they all become ``length``.
-_LENGTH_FINISH_REASONS: Final = ("length", "max_tokens", "model_length", "content_filter")
-#: Finish reasons of a failed request, whose text does not show what the model would have written.
-_FAILURE_FINISH_REASONS: Final = ("abort", "error")
 
 #: A count, which a column of a dataset stores in 32 bits.
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
@@ -237,17 +231,6 @@ def solution_id(problem_id: str, sampling_digest: str, index: int) -> str:
         index: Index of the sample, from 0.
     """
     return digest("solution", ID_VERSION, problem_id, sampling_digest, index)
-
-
-def read_finish_reason(value: Any) -> FinishReason | None:
-    """Return the finish reason that a server or a file states, in any case; None after a failure.
-
-    A reason with another name is the end of the text: ``stop``, ``eos_token`` or ``end_turn``.
-    """
-    name = str(value).lower()
-    if name in _FAILURE_FINISH_REASONS:
-        return None
-    return "length" if name in _LENGTH_FINISH_REASONS else "stop"
 
 
 def add_tokens(tokens: int | None, other_tokens: int | None) -> int | None:

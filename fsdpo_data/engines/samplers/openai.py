@@ -5,6 +5,8 @@ a server returns fewer samples, further requests ask for the remaining ones. Fai
 repeated for as long as the server answers any request.
 """
 
+import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeGuard
@@ -13,8 +15,13 @@ import httpx2
 
 from fsdpo_data.core import event_loop
 from fsdpo_data.core.errors import InputError, ItemError, suggest_names
+from fsdpo_data.core.finish_reasons import (
+    describe_unknown_finish_reasons,
+    read_finish_reason,
+    unknown_finish_reason,
+)
 from fsdpo_data.core.row_files import summarize_list
-from fsdpo_data.core.sampling import Completion, SamplingSpec, read_finish_reason
+from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers.base import (
     PromptFailure,
@@ -29,6 +36,8 @@ from fsdpo_data.engines.server_client import (
     ServerResult,
 )
 from fsdpo_data.models.resolve import ResolvedWeights
+
+log = logging.getLogger(__name__)
 
 MAX_TOKEN_BYTES = 100  #: Maximum mean size of a token in a response, with its id and escapes.
 MAX_TOKEN_COUNT = 2**31  #: Token counts of a server from this number on are unknown.
@@ -58,6 +67,7 @@ class OpenAiSampler(StreamingSampler):
         )
         self._max_n: int | None = None  # samples per request; None: no limit
         self._extra_fields: Mapping[str, Any] = {}
+        self._unknown_finish_reasons: Counter[str] = Counter()  # since the last warning
         event_loop.call(self._check_server)
 
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
@@ -93,7 +103,14 @@ class OpenAiSampler(StreamingSampler):
         async def sample_prompt(client: httpx2.AsyncClient, index: int) -> list[Completion]:
             return await self._sample_prompt(client, prompts[index], spec)
 
-        return self._server.stream(sample_prompt, len(prompts), yields_errors=yields_errors)
+        try:
+            yield from self._server.stream(
+                sample_prompt, len(prompts), yields_errors=yields_errors
+            )
+        finally:
+            if unknown := describe_unknown_finish_reasons(self._unknown_finish_reasons):
+                log.warning(f"{self._server.url} states {unknown}")
+            self._unknown_finish_reasons.clear()
 
     async def _check_server(self) -> None:
         """Check address, key and model. A busy server shows errors at the first prompt."""
@@ -165,8 +182,15 @@ class OpenAiSampler(StreamingSampler):
             "/chat/completions" if self._api == "chat" else "/completions",
             body,
             max_bytes=MAX_OVERHEAD_BYTES + body["n"] * body["max_tokens"] * MAX_TOKEN_BYTES,
-            parse=_parse_completions,
+            parse=self._parse,
         )
+
+    def _parse(self, response: Mapping[str, Any], seconds: float) -> list[Completion]:
+        """Return the completions of a response, and count the unknown finish reasons."""
+        completions = _parse_completions(response, seconds)
+        names = (unknown_finish_reason(choice["finish_reason"]) for choice in response["choices"])
+        self._unknown_finish_reasons.update(filter(None, names))
+        return completions
 
 
 class _ChoiceText(NamedTuple):

@@ -188,6 +188,19 @@ def test_filtered_completions_count_as_truncated(script: Script, url: str) -> No
     assert (completion.text, completion.finish_reason) == ("half", "length")
 
 
+def test_unknown_finish_reasons_count_as_truncated_and_are_named(
+    script: Script, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    choices = [
+        {"index": index, "finish_reason": reason, "text": "half"}
+        for index, reason in enumerate(["repetition", "loop", "loop", "stop"])
+    ]
+    script.tricks.append(says({"choices": choices}))
+    [completions] = connect(url).sample(PROMPTS[:1], SPEC)
+    assert [completion.finish_reason for completion in completions] == ["length"] * 3 + ["stop"]
+    assert "unknown finish reasons, which count as truncated: 'loop' (2)." in caplog.text
+
+
 @pytest.mark.parametrize(
     ("usage", "tokens"),
     [(7, 7), (-1, None), (2**62, None), (True, None), ("many", None), (None, None)],
