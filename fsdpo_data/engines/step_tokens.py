@@ -215,13 +215,17 @@ def find_step_ids(
 
     def token_start(position: int) -> int:
         """Return the offset in the text at which the token at a position starts."""
+        last_start = 0
         while True:
             text_before = decoder(token_ids[:position], skip_special=True)
             start = _common_prefix_length(text, text_before)
+            last_start = max(last_start, start)
             # A byte of an incomplete character can hide complete characters before it, if they are
-            # bytes, too: a decoder reads a run of byte tokens as a whole.
+            # bytes, too: a decoder reads a run of byte tokens as a whole. Fewer tokens may show
+            # more characters then. They may also show fewer: the first byte of a character may
+            # share a token with a space.
             if text_before[start : start + 1] != "\N{REPLACEMENT CHARACTER}":
-                return start
+                return last_start
             position -= 1
 
     # A binary search per step decodes a few prefixes, instead of one for every token.
