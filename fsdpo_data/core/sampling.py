@@ -106,6 +106,26 @@ class Prompt(str):
         """The text of the prompt before the start of the solution."""
         return self.removesuffix(self.solution_text)
 
+    @property
+    def literal_spans(self) -> list[tuple[int, int]]:
+        """Start and end of the question, and of the start of the solution.
+
+        Special tokens in them are text. A template may strip the question, or print its first line
+        and its other lines at two places.
+        """
+        template_length = len(self.without_solution)
+        question = self.question or ""
+        parts = [question if question in self else question.strip()]
+        if parts[0] not in self:
+            first_line, _, other_lines = question.partition("\n")
+            parts = [first_line.strip(), other_lines.strip()]
+        spans = []
+        for part in filter(None, parts):
+            start = self.rfind(part, 0, template_length)
+            if start >= 0:
+                spans.append((start, start + len(part)))
+        return [*spans, (template_length, len(self))]
+
 
 def continue_prompt(prompt: str, text: str, token_ids: tuple[int, ...] | None) -> str:
     """Return the prompt that continues a solution.
@@ -117,8 +137,10 @@ def continue_prompt(prompt: str, text: str, token_ids: tuple[int, ...] | None) -
     """
     if not text:
         return prompt
-    if token_ids is None or not isinstance(prompt, Prompt) or prompt.token_ids is None:
+    if not isinstance(prompt, Prompt):
         return prompt + text
+    if prompt.token_ids is None:
+        token_ids = None
     solution_text = prompt.solution_text + text
     return Prompt(prompt.without_solution, prompt.question, solution_text, token_ids)
 
