@@ -10,6 +10,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.row_files import data_suffix, read_records, suggest_entries
+from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.core.urls import is_url
 from fsdpo_data.dataset.benchmark_problems import (
     check_no_benchmark_problems,
@@ -241,16 +242,33 @@ def _open_sealed(root: Path, row_format: RowFormat, *, allow_benchmark: bool) ->
     return RowSource(
         manifest.digest,
         root.resolve().name,
-        lambda: _shard_rows(config, shards, columns),
+        lambda: _shard_rows(config, shards, columns, _read_questions(root, manifest)),
         provenance=provenance,
         manifest=manifest,
     )
 
 
-def _shard_rows(config: str, files: Sequence[Path], columns: Sequence[str]) -> Iterator[LocatedRow]:
+def _read_questions(root: Path, manifest: Manifest) -> dict[str, str]:
+    """Return the questions by problem id; none for a copy of a dataset without its problems."""
+    files = manifest.config_paths(root, "problems")
+    if not all(path.exists() for path in files):
+        return {}
+    check_files(root, manifest.config_files("problems"))
+    problems = collect_rows(scan_rows("problems", files).select("problem_id", "question"))
+    return dict(problems.iter_rows())
+
+
+def _shard_rows(
+    config: str, files: Sequence[Path], columns: Sequence[str], questions: Mapping[str, str]
+) -> Iterator[LocatedRow]:
+    """Yield the rows of files. Prompts know their question, in which special tokens are text."""
+    selected = list(dict.fromkeys([*columns, "problem_id"]))
     for file in files:
-        rows = collect_rows(scan_rows(config, [file]).select(columns))
+        rows = collect_rows(scan_rows(config, [file]).select(selected))
         for row_number, row in enumerate(rows.iter_rows(named=True), 1):
+            question = questions.get(row["problem_id"])
+            if question is not None and isinstance(row["prompt"], str):
+                row["prompt"] = Prompt(row["prompt"], question)
             yield f"{file}, row {row_number}", row
 
 
