@@ -177,6 +177,15 @@ def has_imported_pairs(manifest: Manifest) -> bool:
     return record is not None and isinstance(record.options, ImportedPairSettings)
 
 
+def lacks_chat_format(manifest: Manifest) -> bool:
+    """Return whether a server put its chat format around the prompts of a dataset.
+
+    The prompts in the rows are the messages of the user then, which the model never saw alone.
+    """
+    record = manifest.find(SAMPLE_STAGE, SampleRecord)
+    return record is not None and record.options.engine.api == "chat"
+
+
 def problem_settings(source: ProblemSet) -> ProblemSettings:
     """Return the settings of problems."""
     problem_ids = [problem.id for problem in source.problems]

@@ -1,6 +1,7 @@
 """Export a sealed dataset to the format of another tool."""
 
 import json
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,11 +15,14 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
-from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, lacks_chat_format
 from fsdpo_data.dataset.step_labels import find_label_kind, right_steps
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.exchange.export_formats import ExportFormat, NotExportableError, Row, unique_rows
 from fsdpo_data.exchange.formats import export_formats
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -67,6 +71,11 @@ def export(root: Path, name: str, out: Path, *, allow_benchmark: bool = False) -
         raise InputError(
             f"{root} has no {export_format.config}, which the format {name} needs. "
             f"Create them first: `fsdpo-data pair {root}`."
+        )
+    if lacks_chat_format(manifest):
+        log.warning(
+            f"the prompts of {root} lack the chat format of the server that sampled it. The trainer "
+            "must put the chat template of the model around them, as `fsdpo-train dpo` does."
         )
     extra_files = {
         file_name: json.dumps(value, indent=2).encode() + b"\n"

@@ -19,9 +19,11 @@ from fsdpo_data.dataset.benchmark_problems import (
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import errors_with_urls, local_copy
 from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.stage_records import lacks_chat_format
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.exchange.formats import matching_formats, step_label_formats
 from fsdpo_data.hub.client import is_path, resolve_commit
+from fsdpo_data.models.prompts import ChatFormat
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_train.trainer.row_formats import RowFormat
 
@@ -79,6 +81,48 @@ class TrainingData:
     def rows(self) -> Iterator[LocatedRow]:
         """Read all rows, source by source."""
         return chain.from_iterable(source.rows() for source in self.sources)
+
+
+def render_chat_prompts(data: TrainingData, tokenizer: Any) -> TrainingData:
+    """Return the data with the prompts that the model saw.
+
+    A server with the API ``chat`` put its chat format around the prompts of a dataset. The rows
+    have the messages of the user, so the chat template of the tokenizer renders them.
+
+    Args:
+        data: The opened sources.
+        tokenizer: The tokenizer of the policy.
+
+    Raises:
+        InputError: if a source has such prompts, and the tokenizer has no chat template.
+    """
+    sources = (
+        _with_chat_format(source, tokenizer)
+        if source.manifest is not None and lacks_chat_format(source.manifest)
+        else source
+        for source in data.sources
+    )
+    return TrainingData(tuple(sources))
+
+
+def _with_chat_format(source: RowSource, tokenizer: Any) -> RowSource:
+    """Return a source with its prompts as messages of the user in the chat format."""
+    if not tokenizer.chat_template:
+        raise InputError(
+            f"the prompts of {source.name} lack the chat format of the server that sampled it, and "
+            "the tokenizer of the model has no chat template to render them. Train the model that "
+            "the server ran, or sample with `api=completions`.",
+            field="data",
+            value=source.name,
+        )
+    chat = ChatFormat(tokenizer)
+
+    def rows() -> Iterator[LocatedRow]:
+        for location, row in source.rows():
+            question = getattr(row["prompt"], "question", None)
+            yield location, {**row, "prompt": Prompt(chat.render(row["prompt"]), question)}
+
+    return replace(source, rows=rows)
 
 
 def open_data(
