@@ -1,6 +1,7 @@
 """Sources of training rows: a sealed dataset, a dataset on the Hub, or a file."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -19,6 +20,10 @@ from fsdpo_data.dataset.benchmark_problems import (
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import errors_with_urls, local_copy
 from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.separate_thinking import (
+    THINKING_IS_MISSING,
+    find_solutions_without_thinking,
+)
 from fsdpo_data.dataset.stage_records import lacks_chat_format
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.exchange.formats import matching_formats, step_label_formats
@@ -27,6 +32,10 @@ from fsdpo_data.models.prompts import ChatFormat
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_train.trainer.row_formats import RowFormat
 
+log = logging.getLogger(__name__)
+
+#: Columns with the ids of a row, by config.
+_ID_COLUMNS = {"pairs": ("problem_id", "chosen_id", "rejected_id")}
 #: Maximum number of rows in which the columns of a file are searched.
 MAX_SEARCHED_ROWS = 1000
 
@@ -281,12 +290,17 @@ def _open_sealed(root: Path, row_format: RowFormat, *, allow_benchmark: bool) ->
     if scoring is not None:
         prm = scoring.prm
         provenance["prm"] = f"{prm.name}@{prm.revision}"
+    dropped_ids: set[str] = set()
+    if config == "pairs":
+        dropped_ids = find_solutions_without_thinking(root, manifest)
     shards = manifest.config_paths(root, config)
     columns = [*row_format.columns, *row_format.optional_columns]
     return RowSource(
         manifest.digest,
         root.resolve().name,
-        lambda: _shard_rows(config, shards, columns, _read_questions(root, manifest)),
+        lambda: _keep_thinking(
+            _shard_rows(config, shards, columns, _read_questions(root, manifest)), dropped_ids
+        ),
         provenance=provenance,
         manifest=manifest,
     )
@@ -306,7 +320,8 @@ def _shard_rows(
     config: str, files: Sequence[Path], columns: Sequence[str], questions: Mapping[str, str]
 ) -> Iterator[LocatedRow]:
     """Yield the rows of files. Prompts know their question, in which special tokens are text."""
-    selected = list(dict.fromkeys([*columns, "problem_id"]))
+    id_columns = _ID_COLUMNS.get(config, ("problem_id",))
+    selected = list(dict.fromkeys([*columns, *id_columns]))
     for file in files:
         rows = collect_rows(scan_rows(config, [file]).select(selected))
         for row_number, row in enumerate(rows.iter_rows(named=True), 1):
@@ -314,6 +329,30 @@ def _shard_rows(
             if question is not None and isinstance(row["prompt"], str):
                 row["prompt"] = Prompt(row["prompt"], question)
             yield f"{file}, row {row_number}", row
+
+
+def _keep_thinking(
+    rows: Iterator[LocatedRow], dropped_ids: Collection[str]
+) -> Iterator[LocatedRow]:
+    """Yield the pairs whose texts have the thinking of their solutions.
+
+    Raises:
+        InputError: if no pair has it.
+    """
+    n_rows = n_dropped = 0
+    for location, row in rows:
+        n_rows += 1
+        if dropped_ids and not {row["chosen_id"], row["rejected_id"]}.isdisjoint(dropped_ids):
+            n_dropped += 1
+        else:
+            yield location, row
+    if n_dropped == n_rows > 0:
+        raise InputError(
+            f"no pair is left: {THINKING_IS_MISSING}. Sample with `api=completions`, which keeps "
+            "the thinking in the text."
+        )
+    if n_dropped:
+        log.warning(f"dropped {n_dropped:,} of {n_rows:,} pairs: {THINKING_IS_MISSING}")
 
 
 def _file_rows(file: Path) -> Iterator[LocatedRow]:
