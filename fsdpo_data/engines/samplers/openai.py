@@ -40,6 +40,7 @@ from fsdpo_data.models.resolve import ResolvedWeights
 log = logging.getLogger(__name__)
 
 MAX_TOKEN_BYTES = 100  #: Maximum mean size of a token in a response, with its id and escapes.
+TEST_PROMPT = "1"  #: Prompt that any server can continue.
 MAX_TOKEN_COUNT = 2**31  #: Token counts of a server from this number on are unknown.
 #: Request fields that only vLLM takes. They replace sampling defaults of the checkpoint.
 _VLLM_FIELDS = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "return_token_ids": True}
@@ -163,6 +164,11 @@ class OpenAiSampler(StreamingSampler):
             body["stop"] = list(spec.stop)
         return {**body, **self._extra_fields}
 
+    def _test_body(self) -> dict[str, Any]:
+        """Return a request for one token."""
+        spec = SamplingSpec(n=1, temperature=0, max_tokens=1)
+        return self._request_body(TEST_PROMPT, spec, first_sample=0, sample_count=1)
+
     async def _request_completions(
         self, client: httpx2.AsyncClient, body: dict[str, Any]
     ) -> list[Completion]:
@@ -183,6 +189,7 @@ class OpenAiSampler(StreamingSampler):
             body,
             max_bytes=MAX_OVERHEAD_BYTES + body["n"] * body["max_tokens"] * MAX_TOKEN_BYTES,
             parse=self._parse,
+            test_body=self._test_body(),
         )
 
     def _parse(self, response: Mapping[str, Any], seconds: float) -> list[Completion]:

@@ -21,7 +21,7 @@ from fsdpo_data.cli.app import app
 from fsdpo_data.cli.console import run_app
 from fsdpo_data.core import http_client
 from fsdpo_data.core.command_line import make_options
-from fsdpo_data.core.errors import InputError, UnavailableError
+from fsdpo_data.core.errors import InputError, ItemError, UnavailableError
 from fsdpo_data.core.http_client import retry_delay
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import NO_PROGRESS
@@ -141,6 +141,45 @@ def test_hostile_responses_are_requested_again(script: Script, url: str, body: b
     script.tricks.append(sends(body))
     assert connect(url).sample(PROMPTS[:1], SPEC)[0][0].text.endswith("it is.")
     assert len(script.requests) == 2
+
+
+#: Answers without a result, and the part of the reason that a user reads.
+BAD_ANSWERS = [
+    (says({"choices": []}), "no choices: {\"choices\": []}"),
+    (says({"error": {"message": "KV cache"}}), 'KeyError: \'choices\': {"error": {"message": "KV'),
+    (says({"error": {"message": "KV cache"}}, 500), 'answered 500: {"error": {"message": "KV'),
+    (
+        says({"choices": [{"index": 0, "finish_reason": "stop", "message": None}]}),
+        "KeyError: 'text'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("trick", "reason"), BAD_ANSWERS)
+def test_a_request_that_alone_has_no_result_has_failed(
+    script: Script, url: str, trick: openai_server.Trick, reason: str
+) -> None:
+    script.faults["1 + 2?"] = trick
+    engine = connect(url)
+    outcomes = {outcome[0]: outcome[1] for outcome in engine.stream_outcomes(PROMPTS, SPEC)}
+    assert [len(outcomes[index]) for index in (0, 2)] == [4, 4]
+    assert reason in str(outcomes[1]) and "6 times without a result" in str(outcomes[1])
+    with pytest.raises(ItemError, match="answers other requests"):
+        engine.sample(PROMPTS, SPEC)
+
+
+def test_the_reason_of_a_busy_server_is_quoted(
+    script: Script, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    quota = {"error": {"message": f"{KEY}: You exceeded your current quota. " + "x" * 999}}
+    script.tricks += [says(quota, 429)] * 10_000
+    engine = connect(url, idle_timeout=0.2)
+    with pytest.raises(UnavailableError) as unavailable:
+        engine.sample(PROMPTS[:1], SPEC)
+    message = str(unavailable.value)
+    assert 'answered 429: {"error": {"message": "…: You exceeded your current quota.' in message
+    assert KEY not in message and len(message) < 700
 
 
 def test_a_response_that_drips_without_end_is_requested_again(script: Script, url: str) -> None:
