@@ -225,6 +225,7 @@ def sampling_id(
     sampling: SamplingSpec,
     recording: str = "",
     search: Mapping[str, Any] | None = None,
+    request_fields: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the id of a model, a template and sampling settings together.
 
@@ -236,11 +237,14 @@ def sampling_id(
         sampling: The sampling settings.
         recording: Digest of the recording, if the revision of the model is unknown.
         search: Settings of the search with its reward model; None without a search.
+        request_fields: Further fields of each request to a server; None without any.
     """
     settings = {key: value for key, value in sampling.to_json_values().items() if key != "n"}
     parts: list[Any] = [recording] if recording else []
     if search:
         parts.append(search)
+    if request_fields:
+        parts.append({"request_fields": request_fields})
     return digest("sampling", ID_VERSION, model, template, settings, *parts)
 
 

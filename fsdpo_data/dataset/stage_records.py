@@ -113,7 +113,14 @@ class SampleSettings(FileModel):
             }
             del search["engine"]
         recording = self.engine.recording or ""
-        return sampling_id(self.model, self.template.digest, self.sampling, recording, search)
+        return sampling_id(
+            self.model,
+            self.template.digest,
+            self.sampling,
+            recording,
+            search,
+            self.engine.request_fields,
+        )
 
 
 #: The entry of the samples.

@@ -25,7 +25,6 @@ from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.exchange.export_formats import ExportFormat, NotExportableError, Row, unique_rows
 from fsdpo_data.exchange.formats import export_formats
 
-
 log = logging.getLogger(__name__)
 
 
@@ -78,8 +77,8 @@ def export(root: Path, name: str, out: Path, *, allow_benchmark: bool = False) -
         )
     if lacks_chat_format(manifest):
         log.warning(
-            f"the prompts of {root} lack the chat format of the server that sampled it. The trainer "
-            "must put the chat template of the model around them, as `fsdpo-train dpo` does."
+            f"the prompts of {root} lack the chat format of the server that sampled it. The "
+            "trainer must put the chat template of the model around them, as `fsdpo-train dpo` does."
         )
     extra_files = {
         file_name: json.dumps(value, indent=2).encode() + b"\n"

@@ -105,9 +105,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         model = disable_dropout(model)
         fingerprint = reference_fingerprint(config, identity["model"], tokenizer)
         groups, counts = tokenize_groups(
-            group_by_prompt(
-                render_chat_prompts(data, tokenizer).rows(), loss, config.gamma
-            ),
+            group_by_prompt(render_chat_prompts(data, tokenizer).rows(), loss, config.gamma),
             tokenizer,
             context_length(config, model),
             read_eos_ids(model, tokenizer),

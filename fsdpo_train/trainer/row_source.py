@@ -24,7 +24,7 @@ from fsdpo_data.dataset.separate_thinking import (
     THINKING_IS_MISSING,
     find_solutions_without_thinking,
 )
-from fsdpo_data.dataset.stage_records import lacks_chat_format
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, lacks_chat_format
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.exchange.formats import matching_formats, step_label_formats
 from fsdpo_data.hub.client import is_path, resolve_commit
@@ -124,12 +124,17 @@ def _with_chat_format(source: RowSource, tokenizer: Any) -> RowSource:
             field="data",
             value=source.name,
         )
+    assert source.manifest is not None
+    sample = source.manifest.get(SAMPLE_STAGE, SampleRecord).options
+    arguments = sample.template.chat_arguments
+    first_messages = (sample.engine.request_fields or {}).get("messages", ())
     chat = ChatFormat(tokenizer)
 
     def rows() -> Iterator[LocatedRow]:
         for location, row in source.rows():
             question = getattr(row["prompt"], "question", None)
-            yield location, {**row, "prompt": Prompt(chat.render(row["prompt"]), question)}
+            prompt = chat.render(row["prompt"], arguments, first_messages)
+            yield location, {**row, "prompt": Prompt(prompt, question)}
 
     return replace(source, rows=rows)
 

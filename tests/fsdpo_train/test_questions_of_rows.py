@@ -1,4 +1,4 @@
-"""Training prompts of a sealed dataset know their question, and have the chat format of a server."""
+"""Training prompts of a sealed dataset know their question, and get the format of a chat server."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from fsdpo_train.trainer.row_source import open_source
 TEXTS = [f"Step 1: 20 + 22 = {value}.\nThe answer is: {value}" for value in (42, 43)]
 
 
-def paired(root: Path, *, reasoning: list[str], texts: list[str] = TEXTS) -> Path:
+def build_pairs(root: Path, *, reasoning: list[str], texts: list[str] = TEXTS) -> Path:
     """Build and pair a right and a wrong solution of one problem, with their thinking."""
     source = problem_set(1)
     completions = [
@@ -46,7 +46,7 @@ def paired(root: Path, *, reasoning: list[str], texts: list[str] = TEXTS) -> Pat
 
 
 def test_a_text_without_its_thinking_is_refused(tmp_path: Path) -> None:
-    root = paired(tmp_path, reasoning=["Hm, 20 + 22.", ""])
+    root = build_pairs(tmp_path, reasoning=["Hm, 20 + 22.", ""])
     result = export(root, "trl-sft", tmp_path / "sft")
     assert (result.rows, result.left_out) == (0, {THINKING_IS_MISSING: 1})
     rows = open_source(root, pair_rows(PREFERENCE_LOSSES["dpo"])).rows()
@@ -56,6 +56,6 @@ def test_a_text_without_its_thinking_is_refused(tmp_path: Path) -> None:
 
 def test_a_text_with_its_thinking_is_trained(tmp_path: Path) -> None:
     texts = [f"<think>Hm.</think>\n{text}" for text in TEXTS]
-    root = paired(tmp_path, reasoning=["", ""], texts=texts)
+    root = build_pairs(tmp_path, reasoning=["", ""], texts=texts)
     assert export(root, "trl-sft", tmp_path / "sft").rows == 1
     assert len(list(open_source(root, pair_rows(PREFERENCE_LOSSES["dpo"])).rows())) == 1

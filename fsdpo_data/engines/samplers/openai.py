@@ -59,6 +59,9 @@ class OpenAiSampler(StreamingSampler):
         self.model = weights.ref
         self._name = weights.path
         self._api = options.server.api
+        self._template_args = options.template_args
+        self._request_fields = options.server.request_fields
+        self._first_messages = self._request_fields.pop("messages", [])
         self._server = ServerClient(
             options.server,
             options.server.base_url.rstrip("/"),
@@ -105,9 +108,7 @@ class OpenAiSampler(StreamingSampler):
             return await self._sample_prompt(client, prompts[index], spec)
 
         try:
-            yield from self._server.stream(
-                sample_prompt, len(prompts), yields_errors=yields_errors
-            )
+            yield from self._server.stream(sample_prompt, len(prompts), yields_errors=yields_errors)
         finally:
             if unknown := describe_unknown_finish_reasons(self._unknown_finish_reasons):
                 log.warning(f"{self._server.url} states {unknown}")
@@ -155,14 +156,16 @@ class OpenAiSampler(StreamingSampler):
             "max_tokens": spec.max_tokens,
         }
         if self._api == "chat":
-            body["messages"] = [{"role": "user", "content": prompt}]
+            body["messages"] = [*self._first_messages, {"role": "user", "content": prompt}]
+            if self._template_args:
+                body["chat_template_kwargs"] = self._template_args
         else:
             body["prompt"] = prompt
         if spec.temperature > 0:
             body["seed"] = spec.prompt_seed(prompt) + first_sample
         if spec.stop:
             body["stop"] = list(spec.stop)
-        return {**body, **self._extra_fields}
+        return {**body, **self._extra_fields, **self._request_fields}
 
     def _test_body(self) -> dict[str, Any]:
         """Return a request for one token."""

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 from fsdpo_data.answers.thinking import THINKING_MARKERS
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.row_files import replace_surrogates
 
 #: Character in front of a special token, in an encoder that reads special tokens as text.
 _MARK = "\ue000"
@@ -26,7 +25,7 @@ _ANCHORS = ("\n", "a")
 _PROBES = ("a", " a", "\na")
 
 
-class EncodedText(NamedTuple):
+class CompletionTokens(NamedTuple):
     """The token ids of a text."""
 
     ids: list[int]  #: Token ids.
@@ -56,16 +55,16 @@ class CompletionEncoder:
             for probe in _PROBES
         )
 
-    def encode(self, text: str) -> EncodedText:
+    def encode(self, text: str) -> CompletionTokens:
         """Return the ids of a completion, and where in the text each token starts."""
         anchored = self._encode_anchored(text) if self._needs_anchor and text else None
         return anchored or self._encode_alone(text)
 
-    def _encode_alone(self, text: str) -> EncodedText:
+    def _encode_alone(self, text: str) -> CompletionTokens:
         encoding = self._encoder.encode(text, add_special_tokens=False)
-        return EncodedText(encoding.ids, [start for start, _ in encoding.offsets])
+        return CompletionTokens(encoding.ids, [start for start, _ in encoding.offsets])
 
-    def _encode_anchored(self, text: str) -> EncodedText | None:
+    def _encode_anchored(self, text: str) -> CompletionTokens | None:
         """Return the ids of a text after an anchor; None if a token belongs to both."""
         anchor = _ANCHORS[text[0].isspace()]
         encoding = self._encoder.encode(anchor + text, add_special_tokens=False)
@@ -73,7 +72,7 @@ class CompletionEncoder:
         starts = [start - size for start, end in encoding.offsets if end > size]
         if not starts or starts[0] < 0:
             return None
-        return EncodedText(encoding.ids[-len(starts) :], starts)
+        return CompletionTokens(encoding.ids[-len(starts) :], starts)
 
 
 class PromptEncoder:
@@ -206,17 +205,17 @@ def _mark_special_tokens(settings: dict[str, Any]) -> set[str]:
             token["content"] = _MARK + token["content"]
     model = settings["model"]
     if isinstance(model["vocab"], dict):
-        model["vocab"] = {_marked(name, names): i for name, i in model["vocab"].items()}
+        model["vocab"] = {_mark_name(name, names): i for name, i in model["vocab"].items()}
     else:
-        model["vocab"] = [[_marked(name, names), score] for name, score in model["vocab"]]
+        model["vocab"] = [[_mark_name(name, names), score] for name, score in model["vocab"]]
     if model.get("unk_token") is not None and isinstance(model["unk_token"], str):
-        model["unk_token"] = _marked(model["unk_token"], names)
+        model["unk_token"] = _mark_name(model["unk_token"], names)
     if "merges" in model:
         model["merges"] = [merge for merge in model["merges"] if not _merge_tokens(merge) & names]
     return names
 
 
-def _marked(name: str, names: Collection[str]) -> str:
+def _mark_name(name: str, names: Collection[str]) -> str:
     return _MARK + name if name in names else name
 
 

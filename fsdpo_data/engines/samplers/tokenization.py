@@ -99,9 +99,7 @@ def encode_context(tokenizer: Any, decoder: CompletionDecoder, prompt: str) -> C
     if isinstance(prompt, Prompt) and prompt.token_ids is not None:
         solution_ids = decoder.find_covering_ids(prompt.token_ids, prompt.solution_text)
         if solution_ids is not None:
-            prompt_ids = encode_prompt(
-                tokenizer, Prompt(prompt.without_solution, prompt.question)
-            )
+            prompt_ids = encode_prompt(tokenizer, Prompt(prompt.without_solution, prompt.question))
             return ContextTokens([*prompt_ids, *solution_ids], solution_ids, prompt.solution_text)
     return ContextTokens(encode_prompt(tokenizer, prompt), [], "")
 

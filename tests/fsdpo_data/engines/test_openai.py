@@ -21,7 +21,7 @@ from fsdpo_data.cli.app import app
 from fsdpo_data.cli.console import run_app
 from fsdpo_data.core import http_client
 from fsdpo_data.core.command_line import make_options
-from fsdpo_data.core.errors import InputError, ItemError, UnavailableError
+from fsdpo_data.core.errors import InputError, ItemError, RunMismatchError, UnavailableError
 from fsdpo_data.core.http_client import retry_delay
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import NO_PROGRESS
@@ -145,7 +145,7 @@ def test_hostile_responses_are_requested_again(script: Script, url: str, body: b
 
 #: Answers without a result, and the part of the reason that a user reads.
 BAD_ANSWERS = [
-    (says({"choices": []}), "no choices: {\"choices\": []}"),
+    (says({"choices": []}), 'no choices: {"choices": []}'),
     (says({"error": {"message": "KV cache"}}), 'KeyError: \'choices\': {"error": {"message": "KV'),
     (says({"error": {"message": "KV cache"}}, 500), 'answered 500: {"error": {"message": "KV'),
     (
@@ -404,3 +404,47 @@ def test_retry_delays_follow_the_server(monkeypatch: pytest.MonkeyPatch) -> None
     assert (retry_delay("nan", 1), retry_delay("inf", 1)) == (2, 60)
     assert [retry_delay("3", attempt, max_attempts=6) for attempt in (4, 5)] == [3, None]
     assert [retry_delay("3", 0, max_seconds=seconds) for seconds in (3, 2.9)] == [3, None]
+
+
+def test_a_chat_request_has_the_arguments_and_fields_of_the_user(script: Script, url: str) -> None:
+    system = {"role": "system", "content": "Be brief."}
+    server = ServerOptions(
+        base_url=url,
+        api="chat",
+        request_field=("top_k=20", f"messages={json.dumps([system])}"),
+    )
+    arguments = ("enable_thinking=false",)
+    options = SamplerOptions(engine="openai", server=server, template_arg=arguments)
+    OpenAiSampler(served_weights("tiny"), options).sample(PROMPTS[:1], SPEC)
+    [request] = script.requests
+    assert request["messages"] == [system, {"role": "user", "content": PROMPTS[0]}]
+    assert request["chat_template_kwargs"] == {"enable_thinking": False}
+    assert request["top_k"] == 20
+
+
+@pytest.mark.parametrize("field", ["n=2", "prompt=x", "messages=[]", "seed=1"])
+def test_fields_of_other_options_are_refused(url: str, field: str) -> None:
+    with pytest.raises(InputError, match="follows from the problems"):
+        ServerOptions(base_url=url, request_field=(field,))
+
+
+def test_arguments_and_fields_change_the_identity_of_samples(
+    script: Script, url: str, tmp_path: Path
+) -> None:
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text(json.dumps({"question": "1 + 1?", "answer": "2"}))
+    changes: list[dict[str, Any]] = [
+        {},
+        {"template_arg": ["enable_thinking=false"]},
+        {"request_field": ["top_k=20"]},
+    ]
+    ids = set()
+    for index, change in enumerate(changes):
+        values = {"problems": [str(problems)], "out": tmp_path / str(index), "model": "tiny"}
+        values |= {"engine": "openai", "base_url": url, "api": "chat", "samples": 1, **change}
+        _, manifest = run_build(make_options(BuildOptions, values), NO_PROGRESS)
+        ids.add(read_sample_settings(manifest).sampling_id)
+        with pytest.raises(RunMismatchError):
+            other = {"request_field": ["top_k=21"]} | {"out": tmp_path / str(index)}
+            run_build(make_options(BuildOptions, {**values, **other}), NO_PROGRESS)
+    assert len(ids) == 3

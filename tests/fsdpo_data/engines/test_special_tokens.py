@@ -10,13 +10,13 @@ import real_tokenizers
 
 pytest.importorskip("transformers")
 
-from fsdpo_data.core.sampling import Prompt, continue_prompt  # noqa: E402
-from fsdpo_data.engines.samplers.tokenization import (  # noqa: E402
+from fsdpo_data.core.sampling import Prompt, continue_prompt
+from fsdpo_data.engines.samplers.tokenization import (
     CompletionDecoder,
     encode_context,
     encode_prompt,
 )
-from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
+from fsdpo_data.engines.step_tokens import StepTokenizer
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

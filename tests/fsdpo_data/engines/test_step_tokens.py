@@ -344,9 +344,13 @@ def test_steps_of_generated_tokens_may_end_anywhere(tokenizer: Any, encoder: Ste
         steps = ["".join(rng.choices("So. =3𝔸😀数é", k=rng.randint(1, 5))) for _ in range(3)]
         encoded = encoder.encode(PLAIN, steps, add_eos=False)
         token_ids = encoded.input_ids[encoded.prompt_length :].tolist()
-        is_joined = len(set(encoded.step_ids)) == 4 and token_ids == encoder.encode(
-            PLAIN, ["".join(steps)], add_eos=False
-        ).input_ids[encoded.prompt_length :].tolist()
+        is_joined = (
+            len(set(encoded.step_ids)) == 4
+            and token_ids
+            == encoder.encode(PLAIN, ["".join(steps)], add_eos=False)
+            .input_ids[encoded.prompt_length :]
+            .tolist()
+        )
         if is_joined and decoder(token_ids, skip_special=True) == "".join(steps):
             n_compared += 1
             step_ids = encoded.step_ids[encoded.prompt_length :].tolist()
