@@ -78,7 +78,7 @@ def export(root: Path, name: str, out: Path, *, allow_benchmark: bool = False) -
     if lacks_chat_format(manifest):
         log.warning(
             f"the prompts of {root} lack the chat format of the server that sampled it. The "
-            "trainer must put the chat template of the model around them, as `fsdpo-train dpo` does."
+            "trainer must put the model's chat template around them, as `fsdpo-train dpo` does."
         )
     extra_files = {
         file_name: json.dumps(value, indent=2).encode() + b"\n"
