@@ -163,7 +163,7 @@ def _grade_answer(
     """Grade the part of a response after its thinking; ``golds`` are parsed golds by text."""
     thinking = request.thinking
     response = request.response[thinking.end :]
-    is_truncated = request.finish_reason == "length"
+    is_truncated = request.finish_reason != "stop"
     if request.grade_thinking and thinking.end > 0 and not response.strip():
         response = request.response[thinking.start :]
         # The last number in unfinished thinking is not a conclusion. In a truncated response

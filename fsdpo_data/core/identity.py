@@ -105,3 +105,4 @@ class EngineRef(FileModel):
     seeds: str | None = None  #: What is known of the seeds of a server.
     #: Digest of the recording, if the revision of the model that wrote it is unknown.
     recording: str | None = None
+    request_fields: dict[str, Any] | None = None  #: Further fields of each request to a server.

@@ -3,23 +3,17 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, with_config
 
 from fsdpo_data.core.file_model import FileModel
+from fsdpo_data.core.finish_reasons import FinishReason
 from fsdpo_data.core.identity import ID_VERSION, EngineRef, ModelRef, digest
 from fsdpo_data.core.options import Option, Options
 
 #: Manifest value for missing information, such as the sampling settings of recorded responses.
 UNKNOWN: Final = "unknown"
-
-#: ``stop`` for a complete completion, ``length`` for a truncated one.
-FinishReason = Literal["stop", "length"]
-#: Finish reasons of servers and files that mean truncation; they all become ``length``.
-_LENGTH_FINISH_REASONS: Final = ("length", "max_tokens", "model_length", "content_filter")
-#: Finish reasons of a failed request, whose text does not show what the model would have written.
-_FAILURE_FINISH_REASONS: Final = ("abort", "error")
 
 #: A count, which a column of a dataset stores in 32 bits.
 Count = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
@@ -112,6 +106,26 @@ class Prompt(str):
         """The text of the prompt before the start of the solution."""
         return self.removesuffix(self.solution_text)
 
+    @property
+    def literal_spans(self) -> list[tuple[int, int]]:
+        """Start and end of the question, and of the start of the solution.
+
+        Special tokens in them are text. A template may strip the question, or print its first line
+        and its other lines at two places.
+        """
+        template_length = len(self.without_solution)
+        question = self.question or ""
+        parts = [question if question in self else question.strip()]
+        if parts[0] not in self:
+            first_line, _, other_lines = question.partition("\n")
+            parts = [first_line.strip(), other_lines.strip()]
+        spans = []
+        for part in filter(None, parts):
+            start = self.rfind(part, 0, template_length)
+            if start >= 0:
+                spans.append((start, start + len(part)))
+        return [*spans, (template_length, len(self))]
+
 
 def continue_prompt(prompt: str, text: str, token_ids: tuple[int, ...] | None) -> str:
     """Return the prompt that continues a solution.
@@ -123,8 +137,10 @@ def continue_prompt(prompt: str, text: str, token_ids: tuple[int, ...] | None) -
     """
     if not text:
         return prompt
-    if token_ids is None or not isinstance(prompt, Prompt) or prompt.token_ids is None:
+    if not isinstance(prompt, Prompt):
         return prompt + text
+    if prompt.token_ids is None:
+        token_ids = None
     solution_text = prompt.solution_text + text
     return Prompt(prompt.without_solution, prompt.question, solution_text, token_ids)
 
@@ -209,6 +225,7 @@ def sampling_id(
     sampling: SamplingSpec,
     recording: str = "",
     search: Mapping[str, Any] | None = None,
+    request_fields: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the id of a model, a template and sampling settings together.
 
@@ -220,11 +237,14 @@ def sampling_id(
         sampling: The sampling settings.
         recording: Digest of the recording, if the revision of the model is unknown.
         search: Settings of the search with its reward model; None without a search.
+        request_fields: Further fields of each request to a server; None without any.
     """
     settings = {key: value for key, value in sampling.to_json_values().items() if key != "n"}
     parts: list[Any] = [recording] if recording else []
     if search:
         parts.append(search)
+    if request_fields:
+        parts.append({"request_fields": request_fields})
     return digest("sampling", ID_VERSION, model, template, settings, *parts)
 
 
@@ -237,17 +257,6 @@ def solution_id(problem_id: str, sampling_digest: str, index: int) -> str:
         index: Index of the sample, from 0.
     """
     return digest("solution", ID_VERSION, problem_id, sampling_digest, index)
-
-
-def read_finish_reason(value: Any) -> FinishReason | None:
-    """Return the finish reason that a server or a file states, in any case; None after a failure.
-
-    A reason with another name is the end of the text: ``stop``, ``eos_token`` or ``end_turn``.
-    """
-    name = str(value).lower()
-    if name in _FAILURE_FINISH_REASONS:
-        return None
-    return "length" if name in _LENGTH_FINISH_REASONS else "stop"
 
 
 def add_tokens(tokens: int | None, other_tokens: int | None) -> int | None:

@@ -113,7 +113,14 @@ class SampleSettings(FileModel):
             }
             del search["engine"]
         recording = self.engine.recording or ""
-        return sampling_id(self.model, self.template.digest, self.sampling, recording, search)
+        return sampling_id(
+            self.model,
+            self.template.digest,
+            self.sampling,
+            recording,
+            search,
+            self.engine.request_fields,
+        )
 
 
 #: The entry of the samples.
@@ -175,6 +182,15 @@ def has_imported_pairs(manifest: Manifest) -> bool:
     """Return whether the pairs of a dataset are imported, so that both sides end early."""
     record = manifest.find(PAIR_STAGE, PairRecord)
     return record is not None and isinstance(record.options, ImportedPairSettings)
+
+
+def lacks_chat_format(manifest: Manifest) -> bool:
+    """Return whether a server put its chat format around the prompts of a dataset.
+
+    The prompts in the rows are the messages of the user then, which the model never saw alone.
+    """
+    record = manifest.find(SAMPLE_STAGE, SampleRecord)
+    return record is not None and record.options.engine.api == "chat"
 
 
 def problem_settings(source: ProblemSet) -> ProblemSettings:

@@ -51,6 +51,7 @@ class EngineSelection:
             dtype=dtype,
             api=self.options.server.api,
             seeds="not guaranteed",
+            request_fields=self.options.server.request_fields or None,
         )
 
     @property

@@ -36,6 +36,11 @@ _SERVER_URL = re.compile(r"https?://[^/@?#\s]+(/[^@?#\s]*)?")
 _RECORDED_SETTINGS = tuple(DeclaredSampling.model_fields)
 #: Engine arguments that decide the number of replicas and their GPUs, whichever engine runs.
 _PARALLEL_SIZES = {"data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size"}
+#: Fields of a request that follow from the problems and from other options.
+_OWN_REQUEST_FIELDS = {
+    *("model", "prompt", "n", "temperature", "top_p", "max_tokens", "seed", "stop", "stream"),
+    "chat_template_kwargs",
+}
 _Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 Workers = Annotated[
@@ -190,18 +195,21 @@ class EngineOptions(Options):
         Raises:
             InputError: if an argument does not have the form KEY=VALUE.
         """
-        arguments: dict[str, Any] = {}
-        for pair in self.engine_arg:
-            key, equals, value = pair.partition("=")
-            if not equals or not key.isidentifier():
-                raise InputError(
-                    "expected KEY=VALUE, e.g. max_model_len=4096.", field="engine_arg", value=pair
-                )
-            try:
-                arguments[key] = parse_json(value)
-            except ValueError:
-                arguments[key] = value  # plain words need no quotes
-        return arguments
+        return _parse_arguments("engine_arg", self.engine_arg, "max_model_len=4096")
+
+
+def _parse_arguments(field: str, pairs: Sequence[str], example: str) -> dict[str, Any]:
+    """Return the values of an option with KEY=JSON; an InputError for another form."""
+    arguments: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise InputError(f"expected KEY=VALUE, e.g. {example}.", field=field, value=pair)
+        try:
+            arguments[key] = parse_json(value)
+        except ValueError:
+            arguments[key] = value  # plain words need no quotes
+    return arguments
 
 
 EngineOptionsT = TypeVar("EngineOptionsT", bound=EngineOptions)
@@ -245,6 +253,33 @@ class ServerOptions(ConnectionOptions):
     """For `openai`: endpoint of the server. `completions` sends the rendered prompt; `chat` sends a
     user message, and the server applies its chat template.
     """
+    request_field: Annotated[Sequence[str], Option(panel=_SERVER_PANEL, metavar="KEY=JSON")] = ()
+    """For `openai`: a field of every request, e.g. top_k=20; may be repeated. With `chat`, the
+    field `messages` has the messages before the question, such as a system message.
+    """
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options that contradict each other."""
+        super().model_post_init(context)
+        for name in self.request_fields:
+            is_own_field = name in _OWN_REQUEST_FIELDS
+            if is_own_field or (name == "messages" and self.api != "chat"):
+                raise self.field_error(
+                    "request_field",
+                    f"the field {name} follows from the problems and from other options. Set "
+                    "those.",
+                )
+        messages = self.request_fields.get("messages", [])
+        if not (isinstance(messages, list) and all(isinstance(item, dict) for item in messages)):
+            raise self.field_error(
+                "request_field",
+                'expected a list of messages, e.g. messages=[{"role": "system", "content": "…"}].',
+            )
+
+    @property
+    def request_fields(self) -> dict[str, Any]:
+        """The fields that ``request_field`` lists, parsed."""
+        return _parse_arguments("request_field", self.request_field, "top_k=20")
 
 
 class SamplerOptions(EngineOptions):
@@ -258,6 +293,10 @@ class SamplerOptions(EngineOptions):
         int | None, Field(ge=1), Option(panel=_RUN_PANEL, default_text="by engine", in_digest=False)
     ] = None
     """Prompts per batch."""
+    template_arg: Annotated[Sequence[str], Option(panel=_ENGINE_PANEL, metavar="KEY=JSON")] = ()
+    """Keyword argument of the chat template, e.g. enable_thinking=false; may be repeated. A server
+    with `--api chat` gets it as `chat_template_kwargs`.
+    """
     server: ServerOptions = ServerOptions()
     """The server of the engine `openai`."""
 
@@ -272,6 +311,11 @@ class SamplerOptions(EngineOptions):
     def engine_entry(self) -> SamplerEntry:
         """The registration of the engine."""
         return SAMPLERS[self.engine]
+
+    @property
+    def template_args(self) -> dict[str, Any]:
+        """The keyword arguments of the chat template, parsed."""
+        return _parse_arguments("template_arg", self.template_arg, "enable_thinking=false")
 
     @property
     def can_continue_text(self) -> bool:

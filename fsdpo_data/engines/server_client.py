@@ -30,6 +30,9 @@ PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
 #: Statuses with which a server refuses one request, and not every request: a prompt that is too
 #: long or too large, another reason in the prompt, and content that it must not process.
 REJECTION_STATUSES = frozenset({400, 413, 422, 451})
+INTERNAL_ERROR_STATUS = 500  #: Status of a server that failed at a request.
+#: Answers without a result, one after the other, after which a test request is sent.
+MAX_ANSWERS_WITHOUT_RESULT = 6
 _MAX_QUOTED_CHARS = 300  #: Characters of a response in an error message.
 
 ResultT = TypeVar("ResultT")
@@ -44,6 +47,21 @@ class ServerResult(NamedTuple):
 
 class RejectedError(ItemError):
     """A request that the server rejects, with a status of :data:`REJECTION_STATUSES`."""
+
+
+class _NoResultError(Exception):
+    """An answer without a result, such as a status of 500 or a body that reports an error.
+
+    Args:
+        message: The status or the error of reading, and the start of the body.
+        retry_after: Value of the ``Retry-After`` header; empty if missing.
+        is_busy: Whether the server or a proxy refuses requests of any kind for a time.
+    """
+
+    def __init__(self, message: str, *, retry_after: str = "", is_busy: bool = False) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+        self.is_busy = is_busy
 
 
 class ServerClient:
@@ -118,8 +136,12 @@ class ServerClient:
         *,
         max_bytes: int,
         parse: Callable[[Any, float], ResultT],
+        test_body: Mapping[str, Any] | None = None,
     ) -> ResultT:
         """Send a request until it succeeds, or until ``idle_timeout`` has passed.
+
+        A server may answer all requests but one. After some answers without a result, a short test
+        request shows whether the server or the request has failed.
 
         Args:
             client: The client of :meth:`open`.
@@ -128,39 +150,42 @@ class ServerClient:
             max_bytes: Maximum size of the response.
             parse: Returns the result of a JSON response and of the seconds that it took. Errors of
                 a response in another form are repeated too.
+            test_body: The JSON body of the test request; None without one.
 
         Raises:
             RejectedError: if the server rejects the request as invalid.
+            ItemError: if the server answers the test request, and not this one.
             UnavailableError: if requests failed for ``idle_timeout`` seconds, or the key is wrong.
         """
         attempt = 0
+        n_answers = 0  # without a result, one after the other
         first_failure_time = math.inf
+
+        async def send(body: Mapping[str, Any], timeout: float) -> ResultT:
+            return await self._post_once(
+                client, path, body, max_bytes=max_bytes, timeout=timeout, parse=parse
+            )
+
         while True:
-            start_time = time.monotonic()
-            retry_after = ""
             try:
-                response = await request(
-                    client,
-                    "POST",
-                    f"{self.url}{path}",
-                    max_bytes=max_bytes,
-                    timeout=self._options.timeout,
-                    json=body,
-                )
-                if response.status not in (200, *RETRYABLE_STATUSES):
-                    raise self.response_error(response)
-                retry_after = response.headers.get("Retry-After", "")
-                if response.status != 200:
-                    raise ValueError(f"the server answered {response.status}")
-                result = parse(parse_json(response.body), time.monotonic() - start_time)
+                result = await send(body, self._options.timeout)
             except FsdpoError:
                 raise
-            except (httpx2.HTTPError, TimeoutError, *PARSE_ERRORS) as error:
+            except (httpx2.HTTPError, TimeoutError, _NoResultError) as error:
                 failure_time = time.monotonic()
                 first_failure_time = min(first_failure_time, failure_time)
                 idle_since = max(first_failure_time, self._last_response_time)
                 seconds_left = self._options.idle_timeout - (failure_time - idle_since)
+                retry_after = getattr(error, "retry_after", "")
                 delay = retry_delay(retry_after, attempt, max_seconds=seconds_left)
+                is_answer = isinstance(error, _NoResultError) and not error.is_busy
+                n_answers = n_answers + 1 if is_answer else 0
+                is_test_due = delay is None or n_answers % MAX_ANSWERS_WITHOUT_RESULT == 0
+                if n_answers and is_test_due and test_body and await _succeeds(send, test_body):
+                    raise ItemError(
+                        f"the server answers other requests, but this one {n_answers} times "
+                        f"without a result ({_first_line(error)})"
+                    ) from None
                 if delay is None:
                     raise self.unavailable_error(
                         f"no response in {self._options.idle_timeout:g} seconds "
@@ -171,6 +196,41 @@ class ServerClient:
             else:
                 self._last_response_time = time.monotonic()
                 return result
+
+    async def _post_once(
+        self,
+        client: httpx2.AsyncClient,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        max_bytes: int,
+        timeout: float,
+        parse: Callable[[Any, float], ResultT],
+    ) -> ResultT:
+        """Send a request once; the arguments are those of :meth:`post`.
+
+        Raises:
+            FsdpoError: if a repetition cannot succeed.
+            _NoResultError: if the answer has no result.
+            TimeoutError, httpx2.HTTPError: if no answer arrives.
+        """
+        start_time = time.monotonic()
+        response = await request(
+            client, "POST", f"{self.url}{path}", max_bytes=max_bytes, timeout=timeout, json=body
+        )
+        if response.status not in (200, *RETRYABLE_STATUSES):
+            raise self.response_error(response)
+        if response.status != 200:
+            raise _NoResultError(
+                f"the server answered {response.status}: {self._quote(response)}",
+                retry_after=response.headers.get("Retry-After", ""),
+                is_busy=response.status != INTERNAL_ERROR_STATUS,
+            )
+        try:
+            return parse(parse_json(response.body), time.monotonic() - start_time)
+        except PARSE_ERRORS as error:
+            message = f"the answer has no result, {_first_line(error)}: {self._quote(response)}"
+            raise _NoResultError(message) from error
 
     def stream(
         self,
@@ -227,16 +287,19 @@ class ServerClient:
             return self.unavailable_error(
                 f"the server answered {response.status}: {API_KEY_VARIABLE} {key_state}."
             )
-        text = response.body.decode(errors="replace")
-        if self._key:
-            text = text.replace(self._key, "…")
-        quote = strip_control_characters(" ".join(text.split())[:_MAX_QUOTED_CHARS])
         error_class = RejectedError if response.status in REJECTION_STATUSES else InputError
         return error_class(
-            f"the server answered {response.status}: {quote}. {self._hint}",
+            f"the server answered {response.status}: {self._quote(response)}. {self._hint}",
             field="base_url",
             value=self.url,
         )
+
+    def _quote(self, response: HttpResponse) -> str:
+        """Return the start of a body in one line, without the key."""
+        text = response.body.decode(errors="replace")
+        if self._key:
+            text = text.replace(self._key, "…")
+        return strip_control_characters(" ".join(text.split())[:_MAX_QUOTED_CHARS])
 
     def unavailable_error(self, message: str) -> UnavailableError:
         """Return the error for a server that cannot be used."""
@@ -254,5 +317,18 @@ def connect_scorer(options: ConnectionOptions) -> ServerClient:
     )
 
 
+async def _succeeds(
+    send: Callable[[Mapping[str, Any], float], Awaitable[Any]], body: Mapping[str, Any]
+) -> bool:
+    """Return whether a request has a result."""
+    try:
+        await send(body, CHECK_TIMEOUT_SECONDS)
+    except (httpx2.HTTPError, TimeoutError, FsdpoError, _NoResultError):
+        return False
+    return True
+
+
 def _first_line(error: Exception) -> str:
+    if isinstance(error, _NoResultError):
+        return str(error)
     return f"{type(error).__name__}: {error}".splitlines()[0].removesuffix(": ")

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -20,14 +20,14 @@ from transformers import PreTrainedTokenizerBase
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.row_files import replace_surrogates
-from fsdpo_data.engines.samplers.tokenization import (
-    CompletionDecoder,
-    completion_encoder,
-    encode_prompt,
-)
+from fsdpo_data.core.sampling import Prompt
+from fsdpo_data.engines.samplers.text_encoders import CompletionEncoder
+from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, encode_prompt
+from fsdpo_data.models.untrusted import limit_execution
 
 PROMPT_STEP_ID = -1  #: The step id of prompt tokens.
 _MAX_QUOTED_CHARS = 80  #: Characters of a step in an error message.
+_TURN_PLACEHOLDER = "\ue001"  #: A turn of the assistant, while the chat template is rendered.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -89,8 +89,13 @@ class StepTokenizer:
     Many chat models end their turn with another token than the end-of-sequence token of their
     tokenizer, such as ``<end_of_turn>`` of Gemma. It is one of the ids that end a sequence of the
     model, and a chat prompt contains it, because it ends the turns before. Of several such ids in a
-    prompt, the first one counts: Phi-3 also ends sequences at ``<|assistant|>``, which begins its
-    turns.
+    prompt, the one counts with which the chat template of the tokenizer ends a turn of the
+    assistant. Without one in the prompt, the first id counts: Phi-3 also ends sequences at
+    ``<|assistant|>``, which begins its turns.
+
+    Special tokens in a step are text, and so are those in the question of a
+    :class:`~fsdpo_data.core.sampling.Prompt`. Tokens that mark thinking keep their ids, and so does
+    an end of the sequence that the last step ends with.
 
     Args:
         tokenizer: The tokenizer.
@@ -102,15 +107,25 @@ class StepTokenizer:
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, eos_ids: Collection[int] = ()) -> None:
-        self._encoder = completion_encoder(tokenizer)
+        self._encoder = CompletionEncoder(tokenizer)
         self._eos_id = tokenizer.eos_token_id
         # A config of another tokenizer may name an ordinary token.
         added_ids = {*eos_ids} & {*tokenizer.added_tokens_decoder}
         self._end_ids = {self._eos_id, *added_ids}
         # A token may both begin and end sequences. In a prompt, it begins the first turn.
         self._turn_end_ids = self._end_ids - {tokenizer.bos_token_id}
+        self._template_end_id = _find_template_end(tokenizer, self._turn_end_ids)
+        added_tokens = tokenizer.added_tokens_decoder
+        self._end_texts = {
+            str(added_tokens[end_id]): end_id for end_id in self._end_ids if end_id in added_tokens
+        }
+
         # The solutions of a problem follow each other and share their prompt.
-        self._encode_prompt = lru_cache(maxsize=64)(lambda prompt: encode_prompt(tokenizer, prompt))
+        @lru_cache(maxsize=64)
+        def encode_cached(prompt: str, question: str | None) -> list[int]:
+            return encode_prompt(tokenizer, Prompt(prompt, question))
+
+        self._encode_prompt = encode_cached
 
     def encode(
         self, prompt: str, steps: Sequence[str], *, add_eos: bool, max_length: int | None = None
@@ -131,15 +146,19 @@ class StepTokenizer:
         Raises:
             InputError: if a step has no token in this tokenizer.
         """
-        prompt_ids = self._encode_prompt(prompt)
+        question = prompt.question if isinstance(prompt, Prompt) else None
+        prompt_ids = self._encode_prompt(str(prompt), question)
+        end_id = None
+        if add_eos and steps:
+            steps, end_id = self._cut_end(steps)
+            if end_id is None:
+                end_id = self._choose_end(prompt_ids)
         token_ids, step_ids = self._encode_steps(steps)
         # The step ids ascend, so the last token of a step is before the first of the next step.
         score_positions = [bisect_right(step_ids, step) - 1 for step in range(len(steps))]
         lengths = [position + 1 for position in score_positions]
-        # A text may end in the end-of-sequence token itself.
-        if add_eos and steps and token_ids[-1] not in self._end_ids:
-            turn_ends = (token for token in prompt_ids if token in self._turn_end_ids)
-            token_ids = [*token_ids, next(turn_ends, self._eos_id)]
+        if end_id is not None:
+            token_ids = [*token_ids, end_id]
             lengths[-1] += 1
         max_step_tokens = len(token_ids) if max_length is None else max_length - len(prompt_ids)
         n_steps_kept = sum(length <= max_step_tokens for length in lengths)
@@ -152,6 +171,21 @@ class StepTokenizer:
             ],
             n_steps=len(steps),
         )
+
+    def _cut_end(self, steps: Sequence[str]) -> tuple[Sequence[str], int | None]:
+        """Return the steps without the token that ends the text, and its id; None without one."""
+        for end_text, end_id in self._end_texts.items():
+            last_step = steps[-1].removesuffix(end_text)
+            if last_step and last_step != steps[-1]:
+                return [*steps[:-1], last_step], end_id
+        return steps, None
+
+    def _choose_end(self, prompt_ids: Sequence[int]) -> int:
+        """Return the id that ends a solution of a prompt."""
+        turn_ends = [token for token in prompt_ids if token in self._turn_end_ids]
+        if self._template_end_id in turn_ends:
+            return self._template_end_id
+        return turn_ends[0] if turn_ends else self._eos_id
 
     def _encode_steps(self, steps: Sequence[str]) -> _StepTokens:
         """Encode the joined steps, or each step by itself if a token would cover a full step."""
@@ -176,14 +210,31 @@ class StepTokenizer:
     def _encode_joined(self, steps: Sequence[str]) -> _StepTokens:
         """Encode the joined steps, and assign each token to the step in which it starts."""
         text = replace_surrogates("".join(steps))
-        encoding = self._encoder.encode(text, add_special_tokens=False)
+        encoded = self._encoder.encode(text)
         step_ends = list(accumulate(map(len, steps)))
         last_step = len(steps) - 1  # a token of zero width may start at the end of the text
         step_ids = [
-            min(bisect_right(step_ends, token_start), last_step)
-            for token_start, _ in encoding.offsets
+            min(bisect_right(step_ends, token_start), last_step) for token_start in encoded.starts
         ]
-        return _StepTokens(encoding.ids, step_ids)
+        return _StepTokens(encoded.ids, step_ids)
+
+
+def _find_template_end(tokenizer: Any, end_ids: Collection[int]) -> int | None:
+    """Return the end id that the chat template writes after a turn of the assistant, if any."""
+    if not getattr(tokenizer, "chat_template", None):
+        return None
+    messages = [
+        {"role": "user", "content": "\ue000"},
+        {"role": "assistant", "content": _TURN_PLACEHOLDER},
+    ]
+    try:
+        with limit_execution("the chat template"):
+            text = tokenizer.apply_chat_template(messages, tokenize=False)
+    except Exception:  # a template may raise any exception; the prompts are rendered already
+        return None
+    text_after = text.rpartition(_TURN_PLACEHOLDER)[2]
+    ids: list[int] = tokenizer(text_after, add_special_tokens=False)["input_ids"]
+    return next((token for token in ids if token in end_ids), None)
 
 
 def find_step_ids(
@@ -215,13 +266,17 @@ def find_step_ids(
 
     def token_start(position: int) -> int:
         """Return the offset in the text at which the token at a position starts."""
+        last_start = 0
         while True:
             text_before = decoder(token_ids[:position], skip_special=True)
             start = _common_prefix_length(text, text_before)
+            last_start = max(last_start, start)
             # A byte of an incomplete character can hide complete characters before it, if they are
-            # bytes, too: a decoder reads a run of byte tokens as a whole.
+            # bytes, too: a decoder reads a run of byte tokens as a whole. Fewer tokens may show
+            # more characters then. They may also show fewer: the first byte of a character may
+            # share a token with a space.
             if text_before[start : start + 1] != "\N{REPLACEMENT CHARACTER}":
-                return start
+                return last_start
             position -= 1
 
     # A binary search per step decodes a few prefixes, instead of one for every token.

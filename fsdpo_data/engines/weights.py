@@ -34,8 +34,12 @@ def resolve_model(name: str, options: SamplerOptions, template: str | None = Non
         UnavailableError: if the Hub cannot be reached, or denies access.
     """
     if SAMPLERS[options.engine].is_remote:
-        return resolve.resolve_served(name, template, chat=options.server.api == "chat")
-    return resolve.resolve(name, template)
+        model = resolve.resolve_served(name, template, chat=options.server.api == "chat")
+    else:
+        model = resolve.resolve(name, template)
+    if not options.template_arg:
+        return model
+    return replace(model, template=model.template.with_chat_arguments(options.template_args))
 
 
 def resolve_judge(name: str, options: SamplerOptions, template: str) -> ResolvedModel:

@@ -1,8 +1,9 @@
 """Export a sealed dataset to the format of another tool."""
 
 import json
+import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +15,17 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
-from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
+from fsdpo_data.dataset.separate_thinking import (
+    THINKING_IS_MISSING,
+    find_solutions_without_thinking,
+)
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, lacks_chat_format
 from fsdpo_data.dataset.step_labels import find_label_kind, right_steps
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.exchange.export_formats import ExportFormat, NotExportableError, Row, unique_rows
 from fsdpo_data.exchange.formats import export_formats
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -68,6 +75,11 @@ def export(root: Path, name: str, out: Path, *, allow_benchmark: bool = False) -
             f"{root} has no {export_format.config}, which the format {name} needs. "
             f"Create them first: `fsdpo-data pair {root}`."
         )
+    if lacks_chat_format(manifest):
+        log.warning(
+            f"the prompts of {root} lack the chat format of the server that sampled it. The "
+            "trainer must put the model's chat template around them, as `fsdpo-train dpo` does."
+        )
     extra_files = {
         file_name: json.dumps(value, indent=2).encode() + b"\n"
         for file_name, value in export_format.extra_files.items()
@@ -76,6 +88,9 @@ def export(root: Path, name: str, out: Path, *, allow_benchmark: bool = False) -
         raise InputError("the folder is not empty. Choose a new folder.", field="out", value=out)
     result = ExportResult(out / export_format.file_name)
     dataset_rows = read_rows(root, manifest, export_format.config)
+    if export_format.trains_policy:
+        without_thinking = find_solutions_without_thinking(root, manifest)
+        dataset_rows = _drop_rows(dataset_rows, without_thinking, result.left_out)
     rows = _convert_rows(dataset_rows, export_format, result.left_out)
     if export_format.has_unique_rows:
         rows = unique_rows(rows)
@@ -116,6 +131,22 @@ def _is_interrupted_output(
     if file.name in extra_files:
         return file.read_bytes() == extra_files[file.name]
     return file.name in {f"{name}.tmp" for name in (export_format.file_name, *extra_files)}
+
+
+def _drop_rows(
+    rows: Iterable[Row], solution_ids: Collection[str], left_out: Counter[str]
+) -> Iterator[Row]:
+    """Yield the rows without the solutions whose thinking is missing, and count the others."""
+    for row in rows:
+        if solution_ids and not _solution_ids(row).isdisjoint(solution_ids):
+            left_out[THINKING_IS_MISSING] += 1
+        else:
+            yield row
+
+
+def _solution_ids(row: Row) -> set[str]:
+    """Return the id of a solution, or of both solutions of a pair."""
+    return {row[name] for name in ("solution_id", "chosen_id", "rejected_id") if name in row}
 
 
 def _convert_rows(

@@ -55,6 +55,11 @@ class ExportFormat:
         converter = fields.get("converter")
         return cls(**{**fields, "converter": globals()[converter] if converter else None})
 
+    @property
+    def trains_policy(self) -> bool:
+        """Whether a policy learns the texts of the rows, and not only their labels."""
+        return self.config == "pairs" or self.needs_end
+
     def accepts(self, row: Row) -> bool:
         """Check whether the format selects a row of the config."""
         return self.config == "pairs" or row["outcome"] in self.outcomes

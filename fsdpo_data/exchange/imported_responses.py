@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Problem
+from fsdpo_data.core.finish_reasons import describe_unknown_finish_reasons
 from fsdpo_data.core.identity import EngineRef, ModelRef, text_key
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import read_records, replace_surrogates
@@ -78,6 +80,7 @@ class RecordedResponseImport(RowImport):
         self._score_offsets: dict[bytes, int] = {}  # of rows of step scores, by key
         self.has_scores = False  #: Whether a response has step scores.
         self.has_finish_reasons = False  #: Whether a row has the finish reason of a response.
+        self._unknown_finish_reasons: Counter[str] = Counter()
         #: Whether the responses have steps of their own; None before the first response.
         self.has_recorded_steps: bool | None = None
 
@@ -203,6 +206,8 @@ class RecordedResponseImport(RowImport):
         self.spool.add(problem, prompt, completion)
         self._models[response.model] = None
         self.has_finish_reasons |= response.has_finish_reason
+        if response.unknown_finish_reason:
+            self._unknown_finish_reasons[response.unknown_finish_reason] += 1
 
     def _request_prompt(self, response: RecordedResponse) -> str:
         """Return the prompt of the request that a response answers."""
@@ -285,6 +290,8 @@ class RecordedResponseImport(RowImport):
         golds = [problem.answer for problem in self.spool.problems.values()]
         if solutions := describe_solutions(golds):
             yield solutions
+        if unknown := describe_unknown_finish_reasons(self._unknown_finish_reasons):
+            yield f"the rows have {unknown}"
         if not self.has_finish_reasons:
             yield (
                 "the rows have no finish reason, so every response counts as finished. A truncated "

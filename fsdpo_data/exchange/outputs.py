@@ -12,6 +12,7 @@ from fsdpo_data.answers.extraction.extract import is_marked_rule
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import UNDECIDED, Outcome, Problem
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.finish_reasons import describe_unknown_finish_reasons
 from fsdpo_data.core.statistics import Interval, mean_rate
 from fsdpo_data.exchange.formats import find_response_format
 from fsdpo_data.exchange.reading import read_usable_rows
@@ -42,6 +43,12 @@ def read_outputs(
     if not responses:
         raise InputError(f"{file}: no responses found. Expected at least one row.")
     return responses
+
+
+def count_unknown_finish_reasons(recorded: Sequence[RecordedResponse]) -> str:
+    """Return a sentence with the unknown finish reasons of responses; empty without any."""
+    names = (response.unknown_finish_reason for response in recorded)
+    return describe_unknown_finish_reasons(Counter(filter(None, names)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, Self
 
+from fsdpo_data.core.finish_reasons import (
+    FinishReason,
+    is_missing,
+    read_finish_reason,
+    unknown_finish_reason,
+)
 from fsdpo_data.core.row_errors import UnusableRowError
-from fsdpo_data.core.sampling import FinishReason, read_finish_reason
 from fsdpo_data.problems.golds import GoldReading, means_no_gold, read_gold
 from fsdpo_data.problems.row_formats import FieldName, RowReading
 
@@ -46,9 +51,10 @@ class RecordedResponse:
     model: str = ""  #: Model of the response; empty if unknown.
     reward: float | None = None  #: Reward of a reward model, in [0, 1]; None without one.
     row: int = 0  #: Number of the row in its file.
-    #: ``length`` if the row marks the response as truncated.
+    #: ``length`` if the row marks the response as truncated, or states an unknown reason.
     finish_reason: FinishReason = "stop"
     has_finish_reason: bool = False  #: Whether the row has a finish reason of the response.
+    unknown_finish_reason: str = ""  #: The finish reason as in the row, if its name is unknown.
     prompt: str = ""  #: Prompt of the model; empty if unknown.
     request: str = ""  #: Id of the request, if the prompts are in another file (batch APIs).
     n_tokens: int | None = None  #: Number of generated tokens; None if unknown.
@@ -246,7 +252,8 @@ class ResponseFields:
                 series=series,
                 reward=None if logit is None else 1 / (1 + math.exp(-logit[0])),
                 finish_reason=finish_reason,
-                has_finish_reason=recorded_reason not in (None, ""),
+                has_finish_reason=not is_missing(recorded_reason),
+                unknown_finish_reason=unknown_finish_reason(recorded_reason),
                 n_tokens=_token_count(n_tokens),
                 reasoning=reasoning or "",
                 steps=_first_or(response_fields, self.steps, steps[index]),

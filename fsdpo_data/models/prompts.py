@@ -9,7 +9,9 @@ template is a text file; manifests contain its text and digest.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -40,6 +42,7 @@ class TemplateRef(FileModel):
     name: str  #: Name with version, such as ``alpaca@1``; the stem of a template file.
     digest: str  #: Digest of the template's text.
     text: str | None = None  #: Text of a template file; None for templates with a version.
+    chat_arguments: dict[str, Any] | None = None  #: Keyword arguments of the chat template.
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +59,39 @@ class Template:
     #: Chat format of the tokenizer, which wraps the text; None for plain text.
     chat: ChatFormat | None = None
     is_file: bool = False  #: Whether the template is a text file; the name is then the file stem.
+    chat_arguments: str = ""  #: Keyword arguments of the chat template as JSON; empty for none.
 
     @property
     def digest(self) -> str:
-        """Digest of the texts and the chat format; it does not depend on the name."""
+        """Digest of the texts, the chat format and its arguments, without the name."""
         chat_source = self.chat.source if self.chat else None
-        return digest("template", self.text, self.multiline, chat_source)
+        arguments = [self.chat_arguments] if self.chat_arguments else []
+        return digest("template", self.text, self.multiline, chat_source, *arguments)
 
     @property
     def ref(self) -> TemplateRef:
         """The reference to the template, with the text of a file."""
         text = self.text if self.is_file else None
-        return TemplateRef(name=self.name, digest=self.digest, text=text)
+        arguments = json.loads(self.chat_arguments) if self.chat_arguments else None
+        return TemplateRef(name=self.name, digest=self.digest, text=text, chat_arguments=arguments)
+
+    def with_chat_arguments(self, arguments: Mapping[str, Any] | None) -> Template:
+        """Return the template with keyword arguments of its chat template.
+
+        Raises:
+            InputError: if the template is not a chat template.
+        """
+        if not arguments:
+            return self
+        if not self.needs_chat:
+            raise InputError(
+                f"{self.name} is not a chat template, so it has no keyword arguments. Remove "
+                "`template_arg`, or use `template=chat`.",
+                field="template",
+                value=self.name,
+            )
+        text = json.dumps(arguments, sort_keys=True)
+        return dataclasses.replace(self, chat_arguments=text)
 
     def render(self, question: str) -> str:
         """Return the prompt for ``question``, which may contain braces."""
@@ -75,7 +99,10 @@ class Template:
         values = dict(zip(_PLACEHOLDERS, (question, first_line, other_lines), strict=True))
         template_text = self.multiline if self.multiline and other_lines else self.text
         text = fill_text(template_text, values)
-        return self.chat.render(text) if self.chat else text
+        if not self.chat:
+            return text
+        arguments = json.loads(self.chat_arguments) if self.chat_arguments else {}
+        return self.chat.render(text, arguments)
 
     def find_question(self, prompt: str) -> str | None:
         """Return the question of a prompt that the template rendered; None for other prompts.
@@ -111,17 +138,29 @@ class ChatFormat:
         }
         return str(self.tokenizer.get_chat_template()), special_tokens
 
-    def render(self, user: str) -> str:
-        """Return the conversation with one user message, up to the start of the answer."""
+    def render(
+        self,
+        user: str,
+        arguments: Mapping[str, Any] | None = None,
+        first_messages: Sequence[Mapping[str, Any]] = (),
+    ) -> str:
+        """Return the conversation with one user message, up to the start of the answer.
+
+        Args:
+            user: The message.
+            arguments: Keyword arguments of the chat template, such as ``enable_thinking``.
+            first_messages: Messages before it, such as a system message.
+        """
         with limit_execution("the chat template"):
             text: str = self.tokenizer.apply_chat_template(
-                [{"role": "user", "content": user}],
+                [*first_messages, {"role": "user", "content": user}],
                 tokenize=False,
                 add_generation_prompt=True,
                 # Some chat templates print today's date, but prompts must not change over time.
                 # Use the date that the templates of Llama 3.1 and later fall back to.
                 date_string="26 Jul 2024",
                 strftime_now=datetime(2024, 7, 26).strftime,
+                **(arguments or {}),
             )
         # Samplers tokenize prompts with special tokens. If this adds a beginning-of-sequence token,
         # the token from the chat template would be a second one.
@@ -238,7 +277,7 @@ def _template_of_dataset(path: Path) -> Template:
         return Template(ref.name, ref.text, is_file=True)
     if ref.name == RECORDED_TEMPLATE.name:
         return RECORDED_TEMPLATE
-    return TEMPLATES.find(ref.name)
+    return TEMPLATES.find(ref.name).with_chat_arguments(ref.chat_arguments)
 
 
 def load_tokenizer(path: str, revision: str | None = None) -> Any:

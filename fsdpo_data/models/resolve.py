@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from fsdpo_data.core.errors import InputError, UnavailableError, suggest_names
+from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError, suggest_names
 from fsdpo_data.core.identity import ModelRef, file_sha256, json_sha256
 from fsdpo_data.core.input_files import check_regular_file
 from fsdpo_data.core.toml_tables import TomlTable
@@ -184,8 +184,34 @@ def resolve_served(name: str, template: str | None, *, chat: bool) -> ResolvedMo
     weights = served_weights(name)
     if template is None:
         template = "chat-boxed" if chat else _templates_by_model().get(name, "chat-boxed")
-    prompt_template = find_template(template) if chat else get_template(template, name)
+    prompt_template = find_template(template)
+    if prompt_template.needs_chat and not chat:
+        prompt_template = _served_chat_template(template, name)
     return ResolvedModel(weights.ref, weights.path, template=prompt_template)
+
+
+def _served_chat_template(template: str, name: str) -> Template:
+    """Return a chat template with the tokenizer of a model on a server.
+
+    Raises:
+        InputError: if the name is neither a directory nor a repository with such a tokenizer.
+    """
+    try:
+        if Path(os.path.expanduser(name)).is_dir():
+            return get_template(template, name)
+        entry = MODELS.get(name)
+        repo = HubRepo.parse(entry.repo if entry else name, "model")
+        if repo is None:
+            raise InputError("the name is neither a directory nor org/name on the Hub.")
+        return get_template(template, repo.name, revision=resolve_commit(repo))
+    except FsdpoError as error:
+        raise InputError(
+            f"the server has the model, but its prompts need the tokenizer of the model: "
+            f"{error.message} Use `api=chat`, so that the server applies its chat template, or "
+            "name a template of plain text, such as `template=problem`.",
+            field="model",
+            value=name,
+        ) from None
 
 
 def resolve_weights(name: str) -> ResolvedWeights:

@@ -33,7 +33,7 @@ from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.row_files import replace_surrogates
 
 #: Version of the definition of the overlap, which manifests name.
-OVERLAP_METHOD = "template@1"
+OVERLAP_METHOD = "template@2"
 NGRAM_SIZE = 4  #: Tokens of a run.
 #: Minimum overlap of a reported pair; ``benchmarks/contamination/math_perturb.py`` measures it.
 MIN_OVERLAP = 0.6

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, UNDECIDED
+from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import SamplingSpec
@@ -39,6 +40,10 @@ from fsdpo_data.stages.continuations import (
 )
 
 FOLDER = "answer_judge"  #: Folder of the replies inside the directory of the dataset or run.
+
+
+#: An answer whose prompt the engine refuses stays undecided, as if there were no judge.
+_SKIP_REFUSED = FailurePolicy("100%")
 
 
 @dataclass(frozen=True)
@@ -174,17 +179,26 @@ class JudgeSession:
         return new_verdicts
 
     def decide(self, items: Sequence[JudgeQuestion]) -> list[JudgeDecision]:
-        """Return the decision on each answer; ``undecided`` also for replies without a verdict."""
+        """Return the decision on each answer.
+
+        It is ``undecided`` also for replies without a verdict, and for prompts that the engine
+        refuses. Both are counted as unreadable.
+        """
         prompts = self.judge.prompts(items)
         prefixes = [Prefix(_prompt_id(prompt), prompt) for prompt in prompts]
         sampler = self.judge.reply_sampler
-        failures = sampler.open_failures(self._run)
+        failures = replace(sampler, failure_policy=_SKIP_REFUSED).open_failures(self._run)
         sampler.sample_into(self._run, lambda: prefixes, self._progress, failures)
         decisions: list[JudgeDecision] = []
-        prompt_ids = [prefix.id for prefix in prefixes]
-        for prompt, record in zip(prompts, self._run.read_records(prompt_ids), strict=True):
-            [reply] = record.completions
-            decision = self.judge.judge_format.read_reply(prompt, reply.text, reply.finish_reason)
+        reply_ids = [prefix.id for prefix in prefixes if prefix.id in self._run.line_spans]
+        records = {record.problem_id: record for record in self._run.read_records(reply_ids)}
+        for prefix, prompt in zip(prefixes, prompts, strict=True):
+            decision = None
+            if record := records.get(prefix.id):
+                [reply] = record.completions
+                decision = self.judge.judge_format.read_reply(
+                    prompt, reply.text, reply.finish_reason
+                )
             self._counts["unreadable"] += decision is None
             decisions.append(decision or "undecided")
         self._counts.update(decisions)

@@ -45,6 +45,7 @@ from fsdpo_train.trainer.models import (
     disable_dropout,
     load_model,
 )
+from fsdpo_train.trainer.row_source import render_chat_prompts
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
 from fsdpo_train.trainer.start_model import with_start_model
 from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
@@ -104,7 +105,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         model = disable_dropout(model)
         fingerprint = reference_fingerprint(config, identity["model"], tokenizer)
         groups, counts = tokenize_groups(
-            group_by_prompt(data.rows(), loss, config.gamma),
+            group_by_prompt(render_chat_prompts(data, tokenizer).rows(), loss, config.gamma),
             tokenizer,
             context_length(config, model),
             read_eos_ids(model, tokenizer),

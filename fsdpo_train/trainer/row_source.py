@@ -1,6 +1,7 @@
 """Sources of training rows: a sealed dataset, a dataset on the Hub, or a file."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -10,6 +11,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.row_files import data_suffix, read_records, suggest_entries
+from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.core.urls import is_url
 from fsdpo_data.dataset.benchmark_problems import (
     check_no_benchmark_problems,
@@ -18,12 +20,22 @@ from fsdpo_data.dataset.benchmark_problems import (
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import errors_with_urls, local_copy
 from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.separate_thinking import (
+    THINKING_IS_MISSING,
+    find_solutions_without_thinking,
+)
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, lacks_chat_format
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.exchange.formats import matching_formats, step_label_formats
 from fsdpo_data.hub.client import is_path, resolve_commit
+from fsdpo_data.models.prompts import ChatFormat
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_train.trainer.row_formats import RowFormat
 
+log = logging.getLogger(__name__)
+
+#: Columns with the ids of a row, by config.
+_ID_COLUMNS = {"pairs": ("problem_id", "chosen_id", "rejected_id")}
 #: Maximum number of rows in which the columns of a file are searched.
 MAX_SEARCHED_ROWS = 1000
 
@@ -78,6 +90,53 @@ class TrainingData:
     def rows(self) -> Iterator[LocatedRow]:
         """Read all rows, source by source."""
         return chain.from_iterable(source.rows() for source in self.sources)
+
+
+def render_chat_prompts(data: TrainingData, tokenizer: Any) -> TrainingData:
+    """Return the data with the prompts that the model saw.
+
+    A server with the API ``chat`` put its chat format around the prompts of a dataset. The rows
+    have the messages of the user, so the chat template of the tokenizer renders them.
+
+    Args:
+        data: The opened sources.
+        tokenizer: The tokenizer of the policy.
+
+    Raises:
+        InputError: if a source has such prompts, and the tokenizer has no chat template.
+    """
+    sources = (
+        _with_chat_format(source, tokenizer)
+        if source.manifest is not None and lacks_chat_format(source.manifest)
+        else source
+        for source in data.sources
+    )
+    return TrainingData(tuple(sources))
+
+
+def _with_chat_format(source: RowSource, tokenizer: Any) -> RowSource:
+    """Return a source with its prompts as messages of the user in the chat format."""
+    if not tokenizer.chat_template:
+        raise InputError(
+            f"the prompts of {source.name} lack the chat format of the server that sampled it, and "
+            "the tokenizer of the model has no chat template to render them. Train the model that "
+            "the server ran, or sample with `api=completions`.",
+            field="data",
+            value=source.name,
+        )
+    assert source.manifest is not None
+    sample = source.manifest.get(SAMPLE_STAGE, SampleRecord).options
+    arguments = sample.template.chat_arguments
+    first_messages = (sample.engine.request_fields or {}).get("messages", ())
+    chat = ChatFormat(tokenizer)
+
+    def rows() -> Iterator[LocatedRow]:
+        for location, row in source.rows():
+            question = getattr(row["prompt"], "question", None)
+            prompt = chat.render(row["prompt"], arguments, first_messages)
+            yield location, {**row, "prompt": Prompt(prompt, question)}
+
+    return replace(source, rows=rows)
 
 
 def open_data(
@@ -236,22 +295,69 @@ def _open_sealed(root: Path, row_format: RowFormat, *, allow_benchmark: bool) ->
     if scoring is not None:
         prm = scoring.prm
         provenance["prm"] = f"{prm.name}@{prm.revision}"
+    dropped_ids: set[str] = set()
+    if config == "pairs":
+        dropped_ids = find_solutions_without_thinking(root, manifest)
     shards = manifest.config_paths(root, config)
     columns = [*row_format.columns, *row_format.optional_columns]
     return RowSource(
         manifest.digest,
         root.resolve().name,
-        lambda: _shard_rows(config, shards, columns),
+        lambda: _keep_thinking(
+            _shard_rows(config, shards, columns, _read_questions(root, manifest)), dropped_ids
+        ),
         provenance=provenance,
         manifest=manifest,
     )
 
 
-def _shard_rows(config: str, files: Sequence[Path], columns: Sequence[str]) -> Iterator[LocatedRow]:
+def _read_questions(root: Path, manifest: Manifest) -> dict[str, str]:
+    """Return the questions by problem id; none for a copy of a dataset without its problems."""
+    files = manifest.config_paths(root, "problems")
+    if not all(path.exists() for path in files):
+        return {}
+    check_files(root, manifest.config_files("problems"))
+    problems = collect_rows(scan_rows("problems", files).select("problem_id", "question"))
+    return dict(problems.iter_rows())
+
+
+def _shard_rows(
+    config: str, files: Sequence[Path], columns: Sequence[str], questions: Mapping[str, str]
+) -> Iterator[LocatedRow]:
+    """Yield the rows of files. Prompts know their question, in which special tokens are text."""
+    id_columns = _ID_COLUMNS.get(config, ("problem_id",))
+    selected = list(dict.fromkeys([*columns, *id_columns]))
     for file in files:
-        rows = collect_rows(scan_rows(config, [file]).select(columns))
+        rows = collect_rows(scan_rows(config, [file]).select(selected))
         for row_number, row in enumerate(rows.iter_rows(named=True), 1):
+            question = questions.get(row["problem_id"])
+            if question is not None and isinstance(row["prompt"], str):
+                row["prompt"] = Prompt(row["prompt"], question)
             yield f"{file}, row {row_number}", row
+
+
+def _keep_thinking(
+    rows: Iterator[LocatedRow], dropped_ids: Collection[str]
+) -> Iterator[LocatedRow]:
+    """Yield the pairs whose texts have the thinking of their solutions.
+
+    Raises:
+        InputError: if no pair has it.
+    """
+    n_rows = n_dropped = 0
+    for location, row in rows:
+        n_rows += 1
+        if dropped_ids and not {row["chosen_id"], row["rejected_id"]}.isdisjoint(dropped_ids):
+            n_dropped += 1
+        else:
+            yield location, row
+    if n_dropped == n_rows > 0:
+        raise InputError(
+            f"no pair is left: {THINKING_IS_MISSING}. Sample with `api=completions`, which keeps "
+            "the thinking in the text."
+        )
+    if n_dropped:
+        log.warning(f"dropped {n_dropped:,} of {n_rows:,} pairs: {THINKING_IS_MISSING}")
 
 
 def _file_rows(file: Path) -> Iterator[LocatedRow]:

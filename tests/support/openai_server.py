@@ -29,6 +29,7 @@ class Script:
         reasoning: Thinking text of chat completions.
         max_choices: Maximal number of samples per request.
         refuses: Texts of prompts and solutions that the server refuses, with status 400.
+        faults: The answer to each request with a text, every time.
         prm: Directory of a reward model, which the server has in place of the model; "" for none.
             Its classes follow from the token ids alone, unless ``classify`` computes them.
         classify: Returns the logits of each token, [T, C], for token ids.
@@ -46,6 +47,7 @@ class Script:
     reasoning: str = ""
     max_choices: int = 100
     refuses: set[str] = field(default_factory=set)
+    faults: dict[str, Trick] = field(default_factory=dict)
     prm: str = ""
     classify: Callable[[list[int]], list[list[float]]] = lambda ids: [[id % 7 - 3.0] for id in ids]
     max_body_bytes: int = 2**62
@@ -76,6 +78,8 @@ class Handler(BaseHTTPRequestHandler):
             trick = says({"error": "the prompt is too long"}, 400)
         if int(self.headers["Content-Length"]) > self.script.max_body_bytes:
             trick = says({"error": "the body is too large"}, 413)
+        for part, fault in self.script.faults.items():
+            trick = fault if part in json.dumps(body) else trick
         if trick is None or not trick(self):
             self.send(200, json.dumps(self.answer(body)).encode())
 

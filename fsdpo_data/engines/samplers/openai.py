@@ -5,6 +5,8 @@ a server returns fewer samples, further requests ask for the remaining ones. Fai
 repeated for as long as the server answers any request.
 """
 
+import logging
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeGuard
@@ -13,8 +15,13 @@ import httpx2
 
 from fsdpo_data.core import event_loop
 from fsdpo_data.core.errors import InputError, ItemError, suggest_names
+from fsdpo_data.core.finish_reasons import (
+    describe_unknown_finish_reasons,
+    read_finish_reason,
+    unknown_finish_reason,
+)
 from fsdpo_data.core.row_files import summarize_list
-from fsdpo_data.core.sampling import Completion, SamplingSpec, read_finish_reason
+from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers.base import (
     PromptFailure,
@@ -30,7 +37,10 @@ from fsdpo_data.engines.server_client import (
 )
 from fsdpo_data.models.resolve import ResolvedWeights
 
+log = logging.getLogger(__name__)
+
 MAX_TOKEN_BYTES = 100  #: Maximum mean size of a token in a response, with its id and escapes.
+TEST_PROMPT = "1"  #: Prompt that any server can continue.
 MAX_TOKEN_COUNT = 2**31  #: Token counts of a server from this number on are unknown.
 #: Request fields that only vLLM takes. They replace sampling defaults of the checkpoint.
 _VLLM_FIELDS = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "return_token_ids": True}
@@ -49,6 +59,9 @@ class OpenAiSampler(StreamingSampler):
         self.model = weights.ref
         self._name = weights.path
         self._api = options.server.api
+        self._template_args = options.template_args
+        self._request_fields = options.server.request_fields
+        self._first_messages = self._request_fields.pop("messages", [])
         self._server = ServerClient(
             options.server,
             options.server.base_url.rstrip("/"),
@@ -58,6 +71,7 @@ class OpenAiSampler(StreamingSampler):
         )
         self._max_n: int | None = None  # samples per request; None: no limit
         self._extra_fields: Mapping[str, Any] = {}
+        self._unknown_finish_reasons: Counter[str] = Counter()  # since the last warning
         event_loop.call(self._check_server)
 
     def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
@@ -93,7 +107,12 @@ class OpenAiSampler(StreamingSampler):
         async def sample_prompt(client: httpx2.AsyncClient, index: int) -> list[Completion]:
             return await self._sample_prompt(client, prompts[index], spec)
 
-        return self._server.stream(sample_prompt, len(prompts), yields_errors=yields_errors)
+        try:
+            yield from self._server.stream(sample_prompt, len(prompts), yields_errors=yields_errors)
+        finally:
+            if unknown := describe_unknown_finish_reasons(self._unknown_finish_reasons):
+                log.warning(f"{self._server.url} states {unknown}")
+            self._unknown_finish_reasons.clear()
 
     async def _check_server(self) -> None:
         """Check address, key and model. A busy server shows errors at the first prompt."""
@@ -137,14 +156,21 @@ class OpenAiSampler(StreamingSampler):
             "max_tokens": spec.max_tokens,
         }
         if self._api == "chat":
-            body["messages"] = [{"role": "user", "content": prompt}]
+            body["messages"] = [*self._first_messages, {"role": "user", "content": prompt}]
+            if self._template_args:
+                body["chat_template_kwargs"] = self._template_args
         else:
             body["prompt"] = prompt
         if spec.temperature > 0:
             body["seed"] = spec.prompt_seed(prompt) + first_sample
         if spec.stop:
             body["stop"] = list(spec.stop)
-        return {**body, **self._extra_fields}
+        return {**body, **self._extra_fields, **self._request_fields}
+
+    def _test_body(self) -> dict[str, Any]:
+        """Return a request for one token."""
+        spec = SamplingSpec(n=1, temperature=0, max_tokens=1)
+        return self._request_body(TEST_PROMPT, spec, first_sample=0, sample_count=1)
 
     async def _request_completions(
         self, client: httpx2.AsyncClient, body: dict[str, Any]
@@ -165,8 +191,16 @@ class OpenAiSampler(StreamingSampler):
             "/chat/completions" if self._api == "chat" else "/completions",
             body,
             max_bytes=MAX_OVERHEAD_BYTES + body["n"] * body["max_tokens"] * MAX_TOKEN_BYTES,
-            parse=_parse_completions,
+            parse=self._parse,
+            test_body=self._test_body(),
         )
+
+    def _parse(self, response: Mapping[str, Any], seconds: float) -> list[Completion]:
+        """Return the completions of a response, and count the unknown finish reasons."""
+        completions = _parse_completions(response, seconds)
+        names = (unknown_finish_reason(choice["finish_reason"]) for choice in response["choices"])
+        self._unknown_finish_reasons.update(filter(None, names))
+        return completions
 
 
 class _ChoiceText(NamedTuple):

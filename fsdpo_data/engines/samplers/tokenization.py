@@ -7,16 +7,15 @@ when they decode. The functions of this module do neither to a completion.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fsdpo_data.answers.thinking import THINKING_MARKERS
-from fsdpo_data.core.errors import InputError, UnavailableError
+from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.lazy import torch
 from fsdpo_data.core.row_files import replace_surrogates
 from fsdpo_data.core.sampling import Completion, Prompt
+from fsdpo_data.engines.samplers.text_encoders import find_thinking_tokens, prompt_encoder
 
 #: Text before a completion, so that the tokenizer decodes the completion as a continuation.
 _PREFIX = "a"
@@ -27,14 +26,31 @@ def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
 
     A chat template writes the beginning-of-sequence token itself, so the tokenizer must not add a
     second one. An end-of-sequence token that the tokenizer adds is removed, because the model
-    should continue the prompt.
+    should continue the prompt. Special tokens in the question of a :class:`Prompt` are text.
     """
     has_bos = bool(tokenizer.bos_token) and prompt.startswith(tokenizer.bos_token)
-    text = replace_surrogates(prompt)
-    ids: list[int] = tokenizer(text, add_special_tokens=not has_bos)["input_ids"]
+    ids = _encode_with_literals(tokenizer, prompt, has_bos=has_bos)
+    if ids is None:
+        text = replace_surrogates(prompt)
+        ids = tokenizer(text, add_special_tokens=not has_bos)["input_ids"]
     if ids and ids[-1] == tokenizer.eos_token_id:
         ids = ids[:-1]
     return ids
+
+
+def _encode_with_literals(tokenizer: Any, prompt: str, *, has_bos: bool) -> list[int] | None:
+    """Return the ids of a prompt whose question mentions special tokens; None for other prompts."""
+    if not isinstance(prompt, Prompt) or not (prompt.question or prompt.solution_text):
+        return None
+    encoder = prompt_encoder(tokenizer)
+    if encoder is None:
+        return None
+    spans = prompt.literal_spans
+    if not any(encoder.has_special_tokens(prompt[start:end]) for start, end in spans):
+        return None
+    template_has_bos = has_bos and all(start > 0 for start, _ in spans)
+    text = replace_surrogates(prompt)
+    return encoder.encode(text, spans, add_special_tokens=not template_has_bos)
 
 
 def read_eos_ids(net: Any, tokenizer: Any) -> list[int]:
@@ -83,68 +99,9 @@ def encode_context(tokenizer: Any, decoder: CompletionDecoder, prompt: str) -> C
     if isinstance(prompt, Prompt) and prompt.token_ids is not None:
         solution_ids = decoder.find_covering_ids(prompt.token_ids, prompt.solution_text)
         if solution_ids is not None:
-            prompt_ids = encode_prompt(tokenizer, prompt.without_solution)
+            prompt_ids = encode_prompt(tokenizer, Prompt(prompt.without_solution, prompt.question))
             return ContextTokens([*prompt_ids, *solution_ids], solution_ids, prompt.solution_text)
     return ContextTokens(encode_prompt(tokenizer, prompt), [], "")
-
-
-def completion_encoder(tokenizer: Any) -> Any:
-    """Return a fast tokenizer that encodes completions into the ids that a model generates.
-
-    The fast tokenizer adds no space at the beginning.
-
-    Raises:
-        InputError: if the tokenizer has no character offsets, or ``tokenizer.json`` is damaged.
-    """
-    encoder = text_encoder(tokenizer)
-    settings = json.loads(encoder.to_str())
-    for part in ("normalizer", "pre_tokenizer"):
-        settings[part] = _without_prefix_space(settings[part])
-    return _read_encoder(type(encoder), json.dumps(settings))
-
-
-def text_encoder(tokenizer: Any) -> Any:
-    """Return a fast tokenizer that adds no special tokens, and does not truncate or pad.
-
-    Post-processors trim white space from offsets. A token that begins with the separator of two
-    steps would then move into the second step.
-
-    Raises:
-        InputError: if the tokenizer has no character offsets, or ``tokenizer.json`` is damaged.
-    """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is None:
-        raise InputError(
-            f"the tokenizer {type(tokenizer).__name__} has no character offsets. Use a tokenizer "
-            "with a tokenizer.json."
-        )
-    encoder = _read_encoder(type(backend), backend.to_str())
-    encoder.post_processor = None
-    encoder.no_truncation()
-    encoder.no_padding()
-    return encoder
-
-
-def _read_encoder(backend_class: Any, settings: str) -> Any:
-    """Return a fast tokenizer with the settings of a ``tokenizer.json``."""
-    try:
-        return backend_class.from_str(settings)
-    except Exception as error:  # tokenizers raises no narrower class
-        raise InputError(f"tokenizer.json is damaged: {error}. Fetch it again.") from error
-
-
-def _without_prefix_space(part: Any) -> Any:
-    """Return a normalizer or pre-tokenizer that adds nothing in front of its text."""
-    match part:
-        case {"type": "Prepend"}:
-            return None
-        case {"type": "Metaspace"}:
-            return {**part, "prepend_scheme": "never"}
-        case {"type": "Sequence"}:
-            key = "normalizers" if "normalizers" in part else "pretokenizers"
-            inner_parts = [_without_prefix_space(inner_part) for inner_part in part[key]]
-            return {**part, key: [inner_part for inner_part in inner_parts if inner_part]}
-    return part
 
 
 class CompletionDecoder:
@@ -162,12 +119,7 @@ class CompletionDecoder:
         special_ids = {
             str(token): token_id for token_id, token in added_tokens.items() if token.special
         }
-        families = [
-            markers.tokens
-            for markers in THINKING_MARKERS.values()
-            if special_ids.keys() >= set(markers.tokens)
-        ]
-        thinking_tokens = {token for tokens in families for token in tokens}
+        thinking_tokens = find_thinking_tokens(special_ids)
         self._hidden_tokens = {
             token: token_id
             for token, token_id in special_ids.items()

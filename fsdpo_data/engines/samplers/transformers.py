@@ -23,7 +23,8 @@ from transformers import (
 )
 from transformers.cache_utils import DynamicLayer
 
-from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
+from fsdpo_data.core.finish_reasons import FinishReason
+from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.logprobs import free_gpu_memory
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler

@@ -12,7 +12,8 @@ from importlib import import_module
 from typing import Any
 
 from fsdpo_data.core.errors import ItemError, install_command
-from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
+from fsdpo_data.core.finish_reasons import FinishReason, read_finish_reason
+from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.engines.item_errors import as_item_error
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.registry import engine_error
@@ -97,17 +98,21 @@ class VllmSampler(StreamingSampler):
             last_finish_time = finish_time
             for output in outputs:
                 index = int(output.request_id)
-                completions = [
-                    self._continue_text(
-                        self._completion(sample, seconds),
-                        prompt=prompts[index],
-                        context=contexts[index],
-                        new_ids=sample.token_ids,
-                        stop=spec.stop,
-                    )
-                    for sample in output.outputs
-                ]
-                yield PromptResult(index, completions)
+                try:
+                    completions = [
+                        self._continue_text(
+                            self._completion(sample, seconds),
+                            prompt=prompts[index],
+                            context=contexts[index],
+                            new_ids=sample.token_ids,
+                            stop=spec.stop,
+                        )
+                        for sample in output.outputs
+                    ]
+                except ItemError as error:
+                    yield PromptFailure(index, error)
+                else:
+                    yield PromptResult(index, completions)
 
     def close(self) -> None:
         """Shut down the processes of the engine."""
@@ -140,7 +145,10 @@ class VllmSampler(StreamingSampler):
         )
 
     def _completion(self, output: Any, seconds: float) -> Completion:
-        finish_reason: FinishReason = "length" if output.finish_reason == "length" else "stop"
+        """Return a completion; an ItemError if the engine gave up before its end."""
+        finish_reason = read_finish_reason(output.finish_reason)
+        if finish_reason is None:
+            raise ItemError(f"vLLM did not finish the request: {output.finish_reason}")
         # stop_reason is a token id if a token ended the completion.
         stop_string = output.stop_reason if isinstance(output.stop_reason, str) else None
         return Completion(

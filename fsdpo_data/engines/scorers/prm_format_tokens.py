@@ -15,7 +15,8 @@ import numpy as np
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.placeholders import fill_text
-from fsdpo_data.engines.samplers.tokenization import encode_prompt, text_encoder
+from fsdpo_data.engines.samplers.text_encoders import text_encoder
+from fsdpo_data.engines.samplers.tokenization import encode_prompt
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PrmFormat
 from fsdpo_data.engines.step_tokens import EncodedSolution

@@ -6,6 +6,7 @@ from copy import copy
 from typing import Any
 
 from fsdpo_data.core.errors import ItemError, UnavailableError
+from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput
 from fsdpo_data.engines.scorers.prm_format_tokens import PrmFormatTokenizer
@@ -83,9 +84,8 @@ class TokenScorer:
         """Return the token ids of an item; steps that exceed the context are truncated."""
         if isinstance(self._encoder, PrmFormatTokenizer):
             return self._encoder.encode(item, self._context)
-        return self._encoder.encode(
-            item.prompt, item.steps, add_eos=False, max_length=self._context
-        )
+        prompt = Prompt(item.prompt, item.question)
+        return self._encoder.encode(prompt, item.steps, add_eos=False, max_length=self._context)
 
     def _score_encoded(
         self, encoded: dict[int, EncodedSolution]

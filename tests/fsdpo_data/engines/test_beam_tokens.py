@@ -119,16 +119,13 @@ def test_real_tokenizers_keep_the_tokens(
 ) -> None:
     pytest.importorskip("torch")
     from fsdpo_data.engines.samplers import transformers
-    from fsdpo_data.engines.samplers.tokenization import (
-        CompletionDecoder,
-        completion_encoder,
-        encode_prompt,
-    )
+    from fsdpo_data.engines.samplers.text_encoders import CompletionEncoder
+    from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, encode_prompt
 
     tokenizer = real_tokenizers.load(shared / "tokenizers" / name)
     prompts = [f"{index} {PROMPT}" for index in range(len(SOLUTIONS))]
-    encode = completion_encoder(tokenizer).encode
-    solutions = [encode(solution, add_special_tokens=False).ids for solution in SOLUTIONS]
+    encoder = CompletionEncoder(tokenizer)
+    solutions = [encoder.encode(solution).ids for solution in SOLUTIONS]
     eos_id = tokenizer.eos_token_id
     scripts = [
         [*encode_prompt(tokenizer, prompt), *ids, eos_id]
@@ -188,6 +185,8 @@ def test_a_continued_prompt_is_its_text_and_travels_to_other_processes() -> None
         assert isinstance(value, Prompt)
         assert (value, value.without_solution, value.solution_text) == ("p:ab", "p:", "ab")
         assert (value.question, value.token_ids) == ("2+2?", (1, 2, 3))
-    for plain_prompt in ("p:", Prompt("p:", "2+2?")):
-        assert not isinstance(continue_prompt(plain_prompt, "a", (1,)), Prompt)
+    assert not isinstance(continue_prompt("p:", "a", (1,)), Prompt)
+    without_ids = continue_prompt(Prompt("p:", "2+2?"), "a", (1,))
+    assert isinstance(without_ids, Prompt) and without_ids.token_ids is None
+    assert (without_ids, without_ids.question) == ("p:a", "2+2?")
     assert SamplingSpec().prompt_seed(prompt) == SamplingSpec().prompt_seed("p:ab")

@@ -21,7 +21,7 @@ from fsdpo_data.cli.app import app
 from fsdpo_data.cli.console import run_app
 from fsdpo_data.core import http_client
 from fsdpo_data.core.command_line import make_options
-from fsdpo_data.core.errors import InputError, UnavailableError
+from fsdpo_data.core.errors import InputError, ItemError, RunMismatchError, UnavailableError
 from fsdpo_data.core.http_client import retry_delay
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import NO_PROGRESS
@@ -143,6 +143,45 @@ def test_hostile_responses_are_requested_again(script: Script, url: str, body: b
     assert len(script.requests) == 2
 
 
+#: Answers without a result, and the part of the reason that a user reads.
+BAD_ANSWERS = [
+    (says({"choices": []}), 'no choices: {"choices": []}'),
+    (says({"error": {"message": "KV cache"}}), 'KeyError: \'choices\': {"error": {"message": "KV'),
+    (says({"error": {"message": "KV cache"}}, 500), 'answered 500: {"error": {"message": "KV'),
+    (
+        says({"choices": [{"index": 0, "finish_reason": "stop", "message": None}]}),
+        "KeyError: 'text'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("trick", "reason"), BAD_ANSWERS)
+def test_a_request_that_alone_has_no_result_has_failed(
+    script: Script, url: str, trick: openai_server.Trick, reason: str
+) -> None:
+    script.faults["1 + 2?"] = trick
+    engine = connect(url)
+    outcomes = {outcome[0]: outcome[1] for outcome in engine.stream_outcomes(PROMPTS, SPEC)}
+    assert [len(outcomes[index]) for index in (0, 2)] == [4, 4]
+    assert reason in str(outcomes[1]) and "6 times without a result" in str(outcomes[1])
+    with pytest.raises(ItemError, match="answers other requests"):
+        engine.sample(PROMPTS, SPEC)
+
+
+def test_the_reason_of_a_busy_server_is_quoted(
+    script: Script, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    quota = {"error": {"message": f"{KEY}: You exceeded your current quota. " + "x" * 999}}
+    script.tricks += [says(quota, 429)] * 10_000
+    engine = connect(url, idle_timeout=0.2)
+    with pytest.raises(UnavailableError) as unavailable:
+        engine.sample(PROMPTS[:1], SPEC)
+    message = str(unavailable.value)
+    assert 'answered 429: {"error": {"message": "…: You exceeded your current quota.' in message
+    assert KEY not in message and len(message) < 700
+
+
 def test_a_response_that_drips_without_end_is_requested_again(script: Script, url: str) -> None:
     script.tricks.append(openai_server.drips)
     start = time.monotonic()
@@ -186,6 +225,19 @@ def test_filtered_completions_count_as_truncated(script: Script, url: str) -> No
     script.tricks.append(says({"choices": [cut]}))
     [[completion]] = connect(url).sample(PROMPTS[:1], SamplingSpec(n=1))
     assert (completion.text, completion.finish_reason) == ("half", "length")
+
+
+def test_unknown_finish_reasons_count_as_truncated_and_are_named(
+    script: Script, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    choices = [
+        {"index": index, "finish_reason": reason, "text": "half"}
+        for index, reason in enumerate(["repetition", "loop", "loop", "stop"])
+    ]
+    script.tricks.append(says({"choices": choices}))
+    [completions] = connect(url).sample(PROMPTS[:1], SPEC)
+    assert [completion.finish_reason for completion in completions] == ["length"] * 3 + ["stop"]
+    assert "unknown finish reasons, which count as truncated: 'loop' (2)." in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -352,3 +404,47 @@ def test_retry_delays_follow_the_server(monkeypatch: pytest.MonkeyPatch) -> None
     assert (retry_delay("nan", 1), retry_delay("inf", 1)) == (2, 60)
     assert [retry_delay("3", attempt, max_attempts=6) for attempt in (4, 5)] == [3, None]
     assert [retry_delay("3", 0, max_seconds=seconds) for seconds in (3, 2.9)] == [3, None]
+
+
+def test_a_chat_request_has_the_arguments_and_fields_of_the_user(script: Script, url: str) -> None:
+    system = {"role": "system", "content": "Be brief."}
+    server = ServerOptions(
+        base_url=url,
+        api="chat",
+        request_field=("top_k=20", f"messages={json.dumps([system])}"),
+    )
+    arguments = ("enable_thinking=false",)
+    options = SamplerOptions(engine="openai", server=server, template_arg=arguments)
+    OpenAiSampler(served_weights("tiny"), options).sample(PROMPTS[:1], SPEC)
+    [request] = script.requests
+    assert request["messages"] == [system, {"role": "user", "content": PROMPTS[0]}]
+    assert request["chat_template_kwargs"] == {"enable_thinking": False}
+    assert request["top_k"] == 20
+
+
+@pytest.mark.parametrize("field", ["n=2", "prompt=x", "messages=[]", "seed=1"])
+def test_fields_of_other_options_are_refused(url: str, field: str) -> None:
+    with pytest.raises(InputError, match="follows from the problems"):
+        ServerOptions(base_url=url, request_field=(field,))
+
+
+def test_arguments_and_fields_change_the_identity_of_samples(
+    script: Script, url: str, tmp_path: Path
+) -> None:
+    problems = tmp_path / "problems.jsonl"
+    problems.write_text(json.dumps({"question": "1 + 1?", "answer": "2"}))
+    changes: list[dict[str, Any]] = [
+        {},
+        {"template_arg": ["enable_thinking=false"]},
+        {"request_field": ["top_k=20"]},
+    ]
+    ids = set()
+    for index, change in enumerate(changes):
+        values = {"problems": [str(problems)], "out": tmp_path / str(index), "model": "tiny"}
+        values |= {"engine": "openai", "base_url": url, "api": "chat", "samples": 1, **change}
+        _, manifest = run_build(make_options(BuildOptions, values), NO_PROGRESS)
+        ids.add(read_sample_settings(manifest).sampling_id)
+        with pytest.raises(RunMismatchError):
+            other = {"request_field": ["top_k=21"]} | {"out": tmp_path / str(index)}
+            run_build(make_options(BuildOptions, {**values, **other}), NO_PROGRESS)
+    assert len(ids) == 3

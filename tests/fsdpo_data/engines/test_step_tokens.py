@@ -335,6 +335,43 @@ def test_steps_that_start_with_rare_characters_have_all_their_bytes(
     assert n_compared > 100
 
 
+def test_steps_of_generated_tokens_may_end_anywhere(tokenizer: Any, encoder: StepTokenizer) -> None:
+    """A step starts at the first token that starts in it, by the offsets of the encoding."""
+    decoder = CompletionDecoder(tokenizer)
+    rng = random.Random(1)
+    n_compared = 0
+    for _ in range(300):
+        steps = ["".join(rng.choices("So. =3𝔸😀数é", k=rng.randint(1, 5))) for _ in range(3)]
+        encoded = encoder.encode(PLAIN, steps, add_eos=False)
+        token_ids = encoded.input_ids[encoded.prompt_length :].tolist()
+        is_joined = (
+            len(set(encoded.step_ids)) == 4
+            and token_ids
+            == encoder.encode(PLAIN, ["".join(steps)], add_eos=False)
+            .input_ids[encoded.prompt_length :]
+            .tolist()
+        )
+        if is_joined and decoder(token_ids, skip_special=True) == "".join(steps):
+            n_compared += 1
+            step_ids = encoded.step_ids[encoded.prompt_length :].tolist()
+            assert find_step_ids(decoder, token_ids, steps) == step_ids, steps
+    assert n_compared > 100
+
+
+@pytest.mark.parametrize("name", ["qwen2", "llama3"])
+def test_a_character_whose_first_byte_follows_a_space_belongs_to_its_own_step(
+    name: str, shared: Path
+) -> None:
+    """The first byte of the letter shares a token with the space before it."""
+    tokenizer = real_tokenizers.load(shared / "tokenizers" / name)
+    steps = ["So. ", "𝔸 = 3"]
+    token_ids = tokenizer("So. 𝔸 = 3", add_special_tokens=False)["input_ids"]
+    starts = [tokenizer.decode(token_ids[:count]) for count in (2, 3)]
+    assert starts == ["So.", "So. \ufffd"]  # the third token is the space and a byte
+    step_ids = find_step_ids(CompletionDecoder(tokenizer), token_ids, steps)
+    assert step_ids == [0, 0, 0] + [1] * (len(token_ids) - 3)
+
+
 def test_a_text_that_ends_in_the_end_of_sequence_token_has_it_once(
     tokenizer: Any, encoder: StepTokenizer
 ) -> None:

@@ -28,7 +28,11 @@ from fsdpo_data.exchange.formats import (
     find_response_format,
     response_formats,
 )
-from fsdpo_data.exchange.outputs import grade_outputs, read_outputs
+from fsdpo_data.exchange.outputs import (
+    count_unknown_finish_reasons,
+    grade_outputs,
+    read_outputs,
+)
 from fsdpo_data.models.prompts import get_template
 
 
@@ -312,6 +316,19 @@ def test_each_response_has_its_finish_reason(tmp_path: Path, field: str) -> None
     manifest, solutions = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
     assert [row["finish_reason"] for row in solutions] == ["stop", "length", "length", "stop"]
     assert quarantine_counts(manifest) == {"the response is not finished": 2}
+
+
+def test_unknown_finish_reasons_are_truncated_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reasons = ["stop", "repetition", "loop", "loop"]
+    row = {"question": "2+2?", "answer": "4", "responses": [RIGHT] * 4, "finish_reason": reasons}
+    file = written(tmp_path / "theirs.jsonl", [row])
+    _, solutions = import_file(file, tmp_path / "out")
+    assert [row["finish_reason"] for row in solutions] == ["stop"] + ["length"] * 3
+    sentence = "unknown finish reasons, which count as truncated: 'loop' (2)."
+    assert f"the rows have {sentence}" in caplog.text
+    assert count_unknown_finish_reasons(read_outputs(file)) == sentence
 
 
 def test_a_file_is_graded_as_it_is_imported(tmp_path: Path) -> None:

@@ -254,3 +254,15 @@ def test_a_dataset_keeps_the_text_of_its_template(tmp_path: Path) -> None:
 def test_a_dataset_names_its_template(tmp_path: Path) -> None:
     small_build(tmp_path / "data")
     assert get_template(str(tmp_path / "data")) == TEMPLATES["problem@1"]
+
+
+def test_keyword_arguments_reach_the_chat_template(tmp_path: Path) -> None:
+    chat = "{% for m in messages %}{{ m.content }}{% endfor %}{{ 'no' if thinks is false }}"
+    path = save_tokenizer(tmp_path, chat=chat)
+    plain = get_template("chat", path)
+    template = plain.with_chat_arguments({"thinks": False})
+    assert (plain.render("2+2?"), template.render("2+2?")) == ("2+2?", "2+2?no")
+    assert template.digest != plain.digest
+    assert template.ref.chat_arguments == {"thinks": False}
+    with pytest.raises(InputError, match="is not a chat template"):
+        get_template("problem").with_chat_arguments({"thinks": False})

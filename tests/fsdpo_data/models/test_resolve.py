@@ -17,7 +17,7 @@ from small_tokenizer import save_tokenizer
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.models import resolve as models
 from fsdpo_data.models.prompts import TEMPLATES
-from fsdpo_data.models.resolve import MODELS, content_revision, resolve
+from fsdpo_data.models.resolve import MODELS, content_revision, resolve, resolve_served
 from fsdpo_data.models.trained_template import TEMPLATE_FILE
 
 SFT = "xinlai/Qwen2-7B-SFT"
@@ -295,3 +295,26 @@ def test_a_model_directory_with_a_pipe_or_a_device_is_refused(tmp_path: Path, ki
     os.mkfifo(file) if kind == "pipe" else file.symlink_to("/dev/zero")
     with pytest.raises(InputError, match=r"tokenizer\.json is a pipe or a device"):
         resolve(str(model))
+
+
+@pytest.mark.parametrize("name", ["made-up-model", "/models/made-up"])
+def test_a_served_model_without_a_tokenizer_here_needs_no_hub(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message is there at once, and names what works with any server."""
+
+    def refuse(*_: Any) -> None:
+        raise AssertionError("no tokenizer may be loaded")
+
+    monkeypatch.setattr(models, "resolve_commit", refuse)
+    monkeypatch.setattr("fsdpo_data.models.prompts.read_tokenizer", refuse)
+    with pytest.raises(InputError, match=r"`api=chat`.*`template=problem`"):
+        resolve_served(name, None, chat=False)
+    assert resolve_served(name, "problem", chat=False).template.name == "problem@1"
+    assert resolve_served(name, None, chat=True).template.name == "chat-boxed@1"
+
+
+def test_a_served_model_takes_the_tokenizer_of_a_folder(tmp_path: Path) -> None:
+    path = save_tokenizer(tmp_path)
+    prompt = resolve_served(path, "chat", chat=False).template.render("2+2?")
+    assert prompt.endswith("<user>2+2?<assistant>")

@@ -329,7 +329,7 @@ def test_the_result_is_in_the_manifest_and_the_card(
     # The problems differ in one number.
     assert (contamination["problems"], contamination["contaminated"]) == (3, 3)
     options = stage_options(manifest, "decontaminate")
-    assert (options["ngram"], options["method"]) == (4, "template@1")
+    assert (options["ngram"], options["method"]) == (4, "template@2")
     assert [benchmark["name"] for benchmark in options["benchmarks"]] == ["near", "far away"]
     assert options["benchmarks"][0]["revision"] == f"sha256:{file_sha256(near)}"
     counts = ("questions", "matched_questions", "exact_questions", "same_answer", "problems")

@@ -29,7 +29,7 @@ from openai_server import Handler, Script, broken, busy, serving
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.api import open_dataset
-from fsdpo_data.core.errors import InputError, RunMismatchError, UnavailableError
+from fsdpo_data.core.errors import InputError, ItemError, RunMismatchError, UnavailableError
 from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import read_manifest
@@ -182,6 +182,22 @@ def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: P
     card = (tmp_path / "out" / "README.md").read_text()
     assert "The language model `reads` at `0` decided 9 answers" in card
     assert "| `answer_judge` |" in card
+
+
+def test_a_refused_prompt_leaves_its_answer_undecided(built: Path, tmp_path: Path) -> None:
+    class Refuses(FakeJudge):
+        def _reply(self, prompt: str) -> Completion:
+            if "at least" in prompt:
+                raise ItemError("the prompt is too long")
+            return super()._reply(prompt)
+
+    manifest = grade(built, tmp_path / "out", Refuses())
+    stats = stage_counts(manifest, "grade")["answer_judge"]
+    # Each of the three problems has one answer "at least", and one that is never readable.
+    assert [stats[name] for name in ("answers", "incorrect", "undecided", "unreadable")] == [
+        *(12, 6, 6, 6)
+    ]
+    assert manifest["outcomes"] == {"correct": 3, "incorrect": 9, "undecided": 6}
 
 
 def test_grading_without_a_judge_takes_the_decisions_back(built: Path, tmp_path: Path) -> None:

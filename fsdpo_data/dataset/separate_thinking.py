@@ -1,0 +1,37 @@
+"""Solutions whose thinking a server returned in a field of its own, so that their text lacks it.
+
+A policy that learns from such a text learns to answer without thinking. The tags of the thinking
+depend on the chat template of the server, which is unknown, so the text cannot be completed.
+"""
+
+from pathlib import Path
+
+from fsdpo_data.answers.thinking import find_thinking
+from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.schema import scan_rows
+
+#: Reason in messages.
+THINKING_IS_MISSING = (
+    "the thinking of the solution is in a field of its own, so the text lacks it, and a trainer "
+    "would teach the model to answer without thinking"
+)
+_COLUMNS = ("solution_id", "prompt", "completions", "thinking_closed")
+
+
+def find_solutions_without_thinking(root: Path, manifest: Manifest) -> set[str]:
+    """Return the ids of solutions whose text lacks their thinking.
+
+    A dataset without thinking is not read, and neither is a copy without its solutions.
+    """
+    files = manifest.config_paths(root, "solutions")
+    if not manifest.thinking or not all(file.exists() for file in files):
+        return set()
+    ids = set()
+    for file in files:
+        rows = collect_rows(scan_rows("solutions", [file]).select(_COLUMNS))
+        for solution_id, prompt, steps, thinking_closed in rows.iter_rows():
+            has_thinking = thinking_closed is not None
+            if has_thinking and find_thinking(prompt, "".join(steps)).closed is None:
+                ids.add(solution_id)
+    return ids

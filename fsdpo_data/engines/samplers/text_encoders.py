@@ -1,0 +1,225 @@
+"""Fast tokenizers that encode a text exactly: without additions, and special tokens as text.
+
+A problem or a solution may mention a special token, such as ``<|im_end|>``. Its id would end a turn
+or begin one. Only the special tokens of a prompt template, and the tokens that a model generated,
+are special ids. Tokens that mark thinking are an exception: the text of a solution keeps them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from fsdpo_data.answers.thinking import THINKING_MARKERS
+from fsdpo_data.core.errors import InputError
+
+#: Character in front of a special token, in an encoder that reads special tokens as text.
+_MARK = "\ue000"
+#: Texts in front of a completion, after which a tokenizer splits. The second one is for completions
+#: that start with white space.
+_ANCHORS = ("\n", "a")
+#: Starts of completions that show whether an encoder treats the start of a text in its own way.
+_PROBES = ("a", " a", "\na")
+
+
+class CompletionTokens(NamedTuple):
+    """The token ids of a text."""
+
+    ids: list[int]  #: Token ids.
+    starts: list[int]  #: Position of each token in the text, in characters.
+
+
+class CompletionEncoder:
+    """An encoder of completions into the ids that a model generates after a prompt.
+
+    Tokenizers treat the start of a text in their own way. Many add a space. A setting that says so
+    is turned off. If the start is still encoded otherwise than after a line end, the encoder puts a
+    short text in front of the completion, and removes its tokens.
+
+    Raises:
+        InputError: if the tokenizer has no character offsets, or ``tokenizer.json`` is damaged.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        encoder = text_encoder(tokenizer)
+        settings = json.loads(encoder.to_str())
+        _mark_special_tokens(settings)
+        for part in ("normalizer", "pre_tokenizer"):
+            settings[part] = _without_prefix_space(settings[part])
+        self._encoder = _read_encoder(type(encoder), json.dumps(settings))
+        self._needs_anchor = any(
+            (anchored := self._encode_anchored(probe)) and anchored != self._encode_alone(probe)
+            for probe in _PROBES
+        )
+
+    def encode(self, text: str) -> CompletionTokens:
+        """Return the ids of a completion, and where in the text each token starts."""
+        anchored = self._encode_anchored(text) if self._needs_anchor and text else None
+        return anchored or self._encode_alone(text)
+
+    def _encode_alone(self, text: str) -> CompletionTokens:
+        encoding = self._encoder.encode(text, add_special_tokens=False)
+        return CompletionTokens(encoding.ids, [start for start, _ in encoding.offsets])
+
+    def _encode_anchored(self, text: str) -> CompletionTokens | None:
+        """Return the ids of a text after an anchor; None if a token belongs to both."""
+        anchor = _ANCHORS[text[0].isspace()]
+        encoding = self._encoder.encode(anchor + text, add_special_tokens=False)
+        size = len(anchor)
+        starts = [start - size for start, end in encoding.offsets if end > size]
+        if not starts or starts[0] < 0:
+            return None
+        return CompletionTokens(encoding.ids[-len(starts) :], starts)
+
+
+class PromptEncoder:
+    """An encoder of prompts in which some special tokens are text.
+
+    Args:
+        tokenizer: The tokenizer.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        backend = tokenizer.backend_tokenizer
+        settings = json.loads(backend.to_str())
+        names = _mark_special_tokens(settings)
+        self._pattern = _any_of(names)
+        self._encoder = _read_encoder(type(backend), json.dumps(settings))
+        self._encoder.no_truncation()
+        self._encoder.no_padding()
+
+    def has_special_tokens(self, text: str) -> bool:
+        """Return whether a text contains a special token that would not stay text."""
+        return self._pattern is not None and self._pattern.search(text) is not None
+
+    def encode(
+        self, text: str, literal_spans: Sequence[tuple[int, int]], *, add_special_tokens: bool
+    ) -> list[int]:
+        """Return the ids of a text.
+
+        Args:
+            text: The text.
+            literal_spans: Start and end of the parts in which special tokens are text.
+            add_special_tokens: Whether the tokenizer adds its tokens, such as the one that begins
+                a sequence.
+        """
+
+        def mark(match: re.Match[str]) -> str:
+            """Mark a special token, unless a part of it belongs to a literal span."""
+            is_literal = any(
+                match.start() < end and start < match.end() for start, end in literal_spans
+            )
+            return match[0] if is_literal else _MARK + match[0]
+
+        marked = self._pattern.sub(mark, text) if self._pattern else text
+        ids: list[int] = self._encoder.encode(marked, add_special_tokens=add_special_tokens).ids
+        return ids
+
+
+def prompt_encoder(tokenizer: Any) -> PromptEncoder | None:
+    """Return the encoder of a tokenizer; None if the tokenizer has no fast tokenizer."""
+    if getattr(tokenizer, "backend_tokenizer", None) is None:
+        return None
+    return _prompt_encoder(tokenizer, len(tokenizer))
+
+
+@lru_cache(maxsize=4)
+def _prompt_encoder(tokenizer: Any, vocab_size: int) -> PromptEncoder:
+    """Return the encoder of a tokenizer; ``vocab_size`` grows with added tokens."""
+    del vocab_size
+    return PromptEncoder(tokenizer)
+
+
+def find_thinking_tokens(special_tokens: Collection[str]) -> set[str]:
+    """Return the special tokens that mark thinking, of the families that a tokenizer has."""
+    families = (set(markers.tokens) for markers in THINKING_MARKERS.values())
+    return {token for tokens in families if tokens <= set(special_tokens) for token in tokens}
+
+
+def text_encoder(tokenizer: Any) -> Any:
+    """Return a fast tokenizer that adds no special tokens, and does not truncate or pad.
+
+    Post-processors trim white space from offsets. A token that begins with the separator of two
+    steps would then move into the second step.
+
+    Raises:
+        InputError: if the tokenizer has no character offsets, or ``tokenizer.json`` is damaged.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        raise InputError(
+            f"the tokenizer {type(tokenizer).__name__} has no character offsets. Use a tokenizer "
+            "with a tokenizer.json."
+        )
+    encoder = _read_encoder(type(backend), backend.to_str())
+    encoder.post_processor = None
+    encoder.no_truncation()
+    encoder.no_padding()
+    return encoder
+
+
+def _read_encoder(backend_class: Any, settings: str) -> Any:
+    """Return a fast tokenizer with the settings of a ``tokenizer.json``."""
+    try:
+        return backend_class.from_str(settings)
+    except Exception as error:  # tokenizers raises no narrower class
+        raise InputError(f"tokenizer.json is damaged: {error}. Fetch it again.") from error
+
+
+def _without_prefix_space(part: Any) -> Any:
+    """Return a normalizer or pre-tokenizer that adds nothing in front of its text."""
+    match part:
+        case {"type": "Prepend"}:
+            return None
+        case {"type": "Metaspace"}:
+            return {**part, "prepend_scheme": "never"}
+        case {"type": "Sequence"}:
+            key = "normalizers" if "normalizers" in part else "pretokenizers"
+            inner_parts = [_without_prefix_space(inner_part) for inner_part in part[key]]
+            return {**part, key: [inner_part for inner_part in inner_parts if inner_part]}
+    return part
+
+
+def _any_of(names: Collection[str]) -> re.Pattern[str] | None:
+    """Return a pattern of any of the names, the longest first; None without names."""
+    ordered = sorted(names, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, ordered))) if ordered else None
+
+
+def _mark_special_tokens(settings: dict[str, Any]) -> set[str]:
+    """Rename special tokens in the settings of a ``tokenizer.json``, so that texts lack them.
+
+    Their ids stay.
+
+    Returns:
+        The former names.
+    """
+    added_tokens = settings["added_tokens"]
+    special_tokens = {token["content"] for token in added_tokens if token["special"]}
+    names = special_tokens - find_thinking_tokens(special_tokens)
+    for token in added_tokens:
+        if token["content"] in names:
+            token["content"] = _MARK + token["content"]
+    model = settings["model"]
+    if isinstance(model["vocab"], dict):
+        model["vocab"] = {_mark_name(name, names): i for name, i in model["vocab"].items()}
+    else:
+        model["vocab"] = [[_mark_name(name, names), score] for name, score in model["vocab"]]
+    if model.get("unk_token") is not None and isinstance(model["unk_token"], str):
+        model["unk_token"] = _mark_name(model["unk_token"], names)
+    if "merges" in model:
+        model["merges"] = [merge for merge in model["merges"] if not _merge_tokens(merge) & names]
+    return names
+
+
+def _mark_name(name: str, names: Collection[str]) -> str:
+    return _MARK + name if name in names else name
+
+
+def _merge_tokens(merge: Any) -> set[str]:
+    """Return the tokens of a merge, which is a list of two texts, or one text with a space."""
+    left, right = merge if isinstance(merge, list) else merge.split(" ", 1)
+    return {left, right, left + right}

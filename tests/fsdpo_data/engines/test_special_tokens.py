@@ -1,0 +1,111 @@
+"""Special tokens in problems and steps are text; those of the template keep their ids."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import real_tokenizers
+
+pytest.importorskip("transformers")
+
+from fsdpo_data.core.sampling import Prompt, continue_prompt
+from fsdpo_data.engines.samplers.tokenization import (
+    CompletionDecoder,
+    encode_context,
+    encode_prompt,
+)
+from fsdpo_data.engines.step_tokens import StepTokenizer
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@pytest.fixture(scope="module", params=real_tokenizers.NAMES)
+def tokenizer(request: pytest.FixtureRequest, shared: Path) -> Any:
+    return real_tokenizers.load(shared / "tokenizers" / request.param)
+
+
+@pytest.fixture(scope="module")
+def qwen2(shared: Path) -> Any:
+    return real_tokenizers.load(shared / "tokenizers" / "qwen2")
+
+
+def special_ids(tokenizer: Any) -> set[int]:
+    added_tokens = tokenizer.added_tokens_decoder
+    return {token_id for token_id, token in added_tokens.items() if token.special}
+
+
+def test_a_question_is_text_and_its_template_is_not(tokenizer: Any) -> None:
+    end = tokenizer.eos_token
+    question = f"What does {end} mean?"
+    prompt = f"A{end}\nProblem: {question}\nSolution:"
+    ids = encode_prompt(tokenizer, Prompt(prompt, question))
+    bos_ids = encode_prompt(tokenizer, "")
+    assert [token for token in ids if token in special_ids(tokenizer)] == [
+        *bos_ids,
+        tokenizer.eos_token_id,
+    ]
+    # Around the tokens of the question, the ids are those of the plain prompt.
+    plain_ids = encode_prompt(tokenizer, Prompt(prompt.replace(f"{end} mean", "mean")))
+    assert ids[:5] == plain_ids[:5] and ids[-4:] == plain_ids[-4:]
+    # Text without a special token, and without a known question, is encoded as before.
+    assert encode_prompt(tokenizer, Prompt(prompt)) == tokenizer(prompt)["input_ids"]
+
+
+def test_a_question_that_starts_a_prompt_with_a_special_token(tokenizer: Any) -> None:
+    bos = tokenizer.bos_token or tokenizer.eos_token
+    ids = encode_prompt(tokenizer, Prompt(f"{bos} is a token?\n", f"{bos} is a token?"))
+    assert [token for token in ids if token in special_ids(tokenizer)] == encode_prompt(
+        tokenizer, ""
+    )
+
+
+def test_steps_are_text(tokenizer: Any) -> None:
+    end = tokenizer.eos_token
+    steps = [f"The token {end} ends a text.\n", "It is 4."]
+    encoded = StepTokenizer(tokenizer, [tokenizer.eos_token_id]).encode("2+2?", steps, add_eos=True)
+    ids = encoded.input_ids[encoded.prompt_length :].tolist()
+    assert [token for token in ids if token in special_ids(tokenizer)] == [tokenizer.eos_token_id]
+    assert ids[-1] == tokenizer.eos_token_id
+    assert CompletionDecoder(tokenizer)(ids[:-1], skip_special=True) == "".join(steps)
+
+
+def test_the_end_of_a_solution_does_not_come_from_its_question(qwen2: Any) -> None:
+    """Qwen2 ends texts with <|endoftext|> and turns with <|im_end|>."""
+    text_end, turn_end = qwen2.convert_tokens_to_ids(["<|endoftext|>", "<|im_end|>"])
+    question = "How long is <|endoftext|>?"
+    prompt = f"<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n"
+    encoder = StepTokenizer(qwen2, [text_end, turn_end])
+    encoded = encoder.encode(Prompt(prompt, question), ["13"], add_eos=True)
+    assert encoded.input_ids[-1] == turn_end
+    assert text_end not in encoded.input_ids
+    # Without its question, the chat template of the tokenizer decides.
+    qwen2.chat_template = CHATML
+    try:
+        encoder = StepTokenizer(qwen2, [text_end, turn_end])
+    finally:
+        qwen2.chat_template = None
+    assert encoder.encode(prompt, ["13"], add_eos=True).input_ids[-1] == turn_end
+    # A plain prompt ends as the tokenizer does, although its question mentions the other end.
+    question = "How long is <|im_end|>?"
+    encoded = encoder.encode(Prompt(f"Problem: {question}\n", question), ["10"], add_eos=True)
+    assert encoded.input_ids[-1] == qwen2.eos_token_id
+
+
+def test_a_continued_solution_is_text(qwen2: Any) -> None:
+    prompt = Prompt("Problem: 2+2?<|im_end|>\n", "2+2?")
+    continued = continue_prompt(prompt, "So <|im_end|>", None)
+    turn_end = qwen2.convert_tokens_to_ids("<|im_end|>")
+    context = encode_context(qwen2, CompletionDecoder(qwen2), continued)
+    assert context.ids.count(turn_end) == 1
+
+
+def test_the_lines_of_a_question_may_be_apart(qwen2: Any) -> None:
+    turn_end = qwen2.convert_tokens_to_ids("<|im_end|>")
+    question = "Is <|im_end|> long?\nOr <|im_end|> short?"
+    prompt = "Q: Is <|im_end|> long? (1)\nOr <|im_end|> short? (2)<|im_end|>\n"
+    assert encode_prompt(qwen2, Prompt(prompt, question)).count(turn_end) == 1
