@@ -14,7 +14,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
-from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, has_imported_pairs
 from fsdpo_data.dataset.step_labels import find_label_kind, right_steps
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.exchange.export_formats import ExportFormat, NotExportableError, Row, unique_rows
@@ -67,6 +67,11 @@ def export(root: Path, name: str, out: Path, *, allow_benchmark: bool = False) -
         raise InputError(
             f"{root} has no {export_format.config}, which the format {name} needs. "
             f"Create them first: `fsdpo-data pair {root}`."
+        )
+    if export_format.needs_end and export_format.config == "pairs" and has_imported_pairs(manifest):
+        raise InputError(
+            f"the imported pairs of {root} end with the step that differs, and trainers of the "
+            f"format {name} would teach the policy to stop there. Use `to=step-dpo-10k`."
         )
     extra_files = {
         file_name: json.dumps(value, indent=2).encode() + b"\n"

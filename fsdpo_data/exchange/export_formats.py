@@ -42,8 +42,8 @@ class ExportFormat:
     row: Mapping[str, Any] = field(default_factory=dict)
     has_unique_rows: bool = False  #: Whether equal rows of a problem are exported once.
     needs_labels: bool = False  #: Whether only solutions with step labels are exported.
-    #: Whether only solutions that ended are exported, because trainers of the format put an
-    #: end-of-sequence token after each solution.
+    #: Whether only solutions that ended are exported, and no imported pairs, which end with a step.
+    #: Trainers of the format put an end-of-sequence token after each solution.
     needs_end: bool = False
     outcomes: Sequence[str] = OUTCOMES  #: Outcomes of the exported solutions.
     #: Content of further files, as JSON values by file name.
@@ -67,7 +67,7 @@ class ExportFormat:
         """
         if self.needs_labels and not row["labels"]:
             raise NotExportableError("the solution has no step labels")
-        if self.needs_end and row["finish_reason"] != "stop":
+        if self.needs_end and self.config == "solutions" and row["finish_reason"] != "stop":
             raise NotExportableError(
                 "the solution is truncated, so a trainer would teach the model to stop there"
             )

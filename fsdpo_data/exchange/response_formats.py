@@ -46,7 +46,7 @@ class RecordedResponse:
     model: str = ""  #: Model of the response; empty if unknown.
     reward: float | None = None  #: Reward of a reward model, in [0, 1]; None without one.
     row: int = 0  #: Number of the row in its file.
-    #: ``length`` if the row marks the response as truncated.
+    #: ``length`` if the row marks the response as truncated, or if its labels end before its steps.
     finish_reason: FinishReason = "stop"
     has_finish_reason: bool = False  #: Whether the row has a finish reason of the response.
     prompt: str = ""  #: Prompt of the model; empty if unknown.
