@@ -62,7 +62,7 @@ from fsdpo_data.stages.label_columns import count_labels, label_stats
 from fsdpo_data.stages.label_records import LABEL_STAGE, LabelRecord, RolloutCounts
 from fsdpo_data.stages.score import recount_rewards
 from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
-from fsdpo_data.steps.rewards import AGGREGATES, stored_reward
+from fsdpo_data.steps.rewards import AGGREGATES, reward_tolerance
 
 SELECT_STAGE = "select"  #: Name of the stage.
 _PROBLEMS_PANEL = "Problems"
@@ -373,7 +373,8 @@ def _filter_solutions(options: SelectOptions, funnel: Funnel) -> None:
     for name, column in (("reward", "reward"), ("tokens", "n_tokens"), ("steps", "steps")):
         number_range = options.range_of(name)
         if number_range is not None and name == "reward":
-            number_range = NumberRange(*map(stored_reward, number_range))
+            low, high = number_range
+            number_range = NumberRange(low - reward_tolerance(low), high + reward_tolerance(high))
         if number_range is not None and funnel.solutions[column].null_count() == len(
             funnel.solutions
         ):
