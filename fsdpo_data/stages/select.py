@@ -518,12 +518,15 @@ def update_manifest(
     manifest.put(sampled)
     _update_stage_counts(manifest, list(files), solutions)
     overlaps = manifest.find(OVERLAP_STAGE, OverlapRecord)
-    if overlaps is not None and overlaps.counts.contaminated:
-        # The overlaps of single problems are unknown here.
-        manifest.remove(OVERLAP_STAGE)
-    elif overlaps is not None:
-        overlaps.counts.problems = problems.height
-        manifest.put(overlaps)
+    if overlaps is not None:
+        comparisons = (*overlaps.counts.earlier, overlaps.counts)
+        if any(comparison.contaminated for comparison in comparisons):
+            # The overlaps of single problems are unknown here.
+            manifest.remove(OVERLAP_STAGE)
+        else:
+            for comparison in comparisons:
+                comparison.problems = problems.height
+            manifest.put(overlaps)
 
 
 def _update_stage_counts(manifest: Manifest, files: list[Path], solutions: pl.DataFrame) -> None:
