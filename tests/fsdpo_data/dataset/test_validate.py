@@ -22,7 +22,7 @@ from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import NO_PROGRESS, LineProgress
 from fsdpo_data.core.toml_tables import read_toml
-from fsdpo_data.dataset import diff
+from fsdpo_data.dataset import diff, schema
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.diff import diff_datasets
 from fsdpo_data.dataset.manifest import read_manifest
@@ -100,6 +100,21 @@ def test_broken_rows(dataset: Path, change: Callable[[Rows], object], message: s
     with pytest.raises(SchemaError) as caught:
         validate(dataset)
     assert message in str(caught.value)
+
+
+def test_row_groups_have_a_limit_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four rows of 100 bytes and a row of 10,000 bytes: the long row is alone in its group."""
+    monkeypatch.setattr(schema, "MAX_ROW_GROUP_BYTES", 1000)
+    texts = ["x" * 100] * 4 + ["y" * 10_000]
+    table = pa.table({"text": texts})
+    schema.write_parquet(table, tmp_path / "rows.parquet")
+    file = pq.ParquetFile(tmp_path / "rows.parquet")
+    groups = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+    assert sum(groups) == 5 and groups[-1] == 1
+    assert file.read()["text"].to_pylist() == texts
+    monkeypatch.undo()
+    schema.write_parquet(table, tmp_path / "rows.parquet")
+    assert pq.ParquetFile(tmp_path / "rows.parquet").num_row_groups == 1
 
 
 def test_another_file_is_named(dataset: Path) -> None:
