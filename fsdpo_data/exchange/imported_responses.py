@@ -74,12 +74,47 @@ class RecordedResponseImport(RowImport):
         self._n_conflicts = 0  # responses whose question has another gold in an earlier row
         self._conflict: tuple[Problem, Problem] | None = None  # the first one
         self._models: dict[str, None] = {}  # a set that keeps the order
+        self._left_out_columns: dict[str, None] = {}  # of the rows; also a set
         self._request_offsets = self._read_requests(options.requests) if options.requests else {}
         self._score_offsets: dict[bytes, int] = {}  # of rows of step scores, by key
         self.has_scores = False  #: Whether a response has step scores.
         self.has_finish_reasons = False  #: Whether a row has the finish reason of a response.
         #: Whether the responses have steps of their own; None before the first response.
         self.has_recorded_steps: bool | None = None
+
+    def read(self, source: ImportSource) -> None:
+        """Read all rows; see :meth:`.RowImport.read`."""
+        super().read(source)
+        if self.options.prm_name != UNKNOWN and not self.has_scores:
+            raise self.options.field_error(
+                "prm_name",
+                "no response has step scores. Expected a list of numbers for each response, in the "
+                "field `step_scores`, or in the field that `scores_field` names.",
+            )
+        self._leave_out_columns()
+
+    def _leave_out_columns(self) -> None:
+        """Remove the columns that differ between the responses of a problem from all metadata."""
+        problems = self.spool.problems
+        for problem_id, problem in problems.items() if self._left_out_columns else ():
+            metadata = {
+                name: value
+                for name, value in problem.metadata.items()
+                if name not in self._left_out_columns
+            }
+            problems[problem_id] = replace(problem, metadata=metadata)
+
+    def _note_columns(self, problem_id: str, response: RecordedResponse) -> None:
+        """Note the columns of a row that cannot be in the metadata of its problem.
+
+        A problem has the columns of its first row. A column belongs to the responses, not to the
+        problems, if two responses of a problem have different values.
+        """
+        metadata = self.spool.problems[problem_id].metadata
+        columns = {name: value for name, value in response.own_columns.items() if value is not None}
+        for name in dict.fromkeys([*columns, *({} if self.gold_problems.problems else metadata)]):
+            if name not in metadata or metadata[name] != columns.get(name):
+                self._left_out_columns[name] = None
 
     def _read_requests(self, file: Path) -> dict[str, int]:
         """Store the prompts of requests; return their offsets by ``custom_id``."""
@@ -201,6 +236,7 @@ class RecordedResponseImport(RowImport):
             recorded_correct=response.correct,
         )
         self.spool.add(problem, prompt, completion)
+        self._note_columns(problem.id, response)
         self._models[response.model] = None
         self.has_finish_reasons |= response.has_finish_reason
 
@@ -224,7 +260,17 @@ class RecordedResponseImport(RowImport):
         if question == prompt:
             question = self._prompt_questions.find(prompt)
         return require_usable(
-            Problem(question, response.gold, source=source, split=self.options.split)
+            Problem(
+                question,
+                response.gold,
+                source=source,
+                split=self.options.split,
+                metadata={
+                    name: value
+                    for name, value in response.own_columns.items()
+                    if isinstance(value, str | int | float)
+                },
+            )
         )
 
     def _find_problem_by_prompt(self, question: str, prompt: str) -> Problem:
@@ -264,6 +310,12 @@ class RecordedResponseImport(RowImport):
             yield (
                 f"the responses of {len(models)} models are samples of one model here: "
                 f"{', '.join(models)}. The option `series` imports one of them."
+            )
+        if self._left_out_columns:
+            yield (
+                f"columns that are not imported: {', '.join(self._left_out_columns)}. Their values "
+                "differ between the responses of a problem, or are not texts or numbers, or the "
+                "option `problems` gives the problems."
             )
         n_problems = len(self.gold_problems.problems)
         n_answered = len(self.spool.problems)

@@ -16,6 +16,7 @@ from recorded_imports import import_file, lines
 from recorded_rows import EXAMPLES, RIGHT, WRONG, lighteval
 from typer.testing import CliRunner
 
+from fsdpo_data.api import open_dataset
 from fsdpo_data.cli.app import app
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
@@ -101,6 +102,28 @@ def test_options_and_fields_reach_the_manifest_and_other_values_are_unknown(tmp_
     card = (tmp_path / "out/README.md").read_text()
     assert "| model | `My 7B, step 400`, of an unknown revision |" in card
     assert f"| recorded responses | a file with the digest `sha256:{file_sha256(file)}` |" in card
+
+
+def test_columns_of_problems_are_kept_and_those_of_responses_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [
+        plain(question, "4", text, difficulty=level, seconds=seconds, tags=["a"], note=None)
+        for question, level, seconds, text in (
+            ("2+2?", 3, 1.5, RIGHT),
+            ("2+2?", 3, 2.5, WRONG),
+            ("1+3?", 5, 1.5, RIGHT),
+        )
+    ]
+    file = written(tmp_path / "rows.jsonl", rows)
+    manifest, imported = import_file(file, tmp_path / "out")
+    metadata = {row["question"]: json.loads(row["metadata"]) for row in imported}
+    assert metadata == {"2+2?": {"difficulty": 3}, "1+3?": {"difficulty": 5}}
+    assert "columns that are not imported: tags, seconds. Their values differ" in caplog.text
+    selected = open_dataset(tmp_path / "out").select(
+        out=tmp_path / "hard", problem_filter="difficulty > 4"
+    )
+    assert (manifest.rows.problems, selected.manifest.rows.problems) == (2, 1)
 
 
 def test_step_scores_of_an_unknown_version_say_so(tmp_path: Path) -> None:
