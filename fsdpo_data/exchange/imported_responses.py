@@ -306,7 +306,7 @@ class RecordedResponseImport(RowImport):
     def warnings(self) -> Iterator[str]:
         """Yield what a user may overlook in the files."""
         models = [name for name in self._models if name]
-        if len(models) > 1:
+        if len(models) > 1 and self.options.model_name is not None:
             yield (
                 f"the responses of {len(models)} models are samples of one model here: "
                 f"{', '.join(models)}. The option `series` imports one of them."
@@ -324,7 +324,10 @@ class RecordedResponseImport(RowImport):
                 f"{self.options.file} has responses to {n_answered:,} of the {n_problems:,} given "
                 "problems; the dataset excludes the other problems."
             )
-        if warning := describe_quarantine(self.result.quarantined, self.result.read):
+        result = self.result
+        if warning := describe_quarantine(
+            result.quarantined, result.read, result.partly_quarantined
+        ):
             yield warning + self._describe_split()
         if self._conflict is not None:
             first, other = self._conflict
@@ -422,7 +425,9 @@ class RecordedResponseImport(RowImport):
         if len(self._models) > 1:
             first_model = next(filter(None, self._models))
             raise self.options.field_error(
-                "file", f"the file has several models: choose one with `series={first_model}`."
+                "file",
+                f"the file has several models: choose one with `series={first_model}`, or give all "
+                "of them one name with `model_name`.",
             )
         return next(iter(self._models)) or UNKNOWN
 

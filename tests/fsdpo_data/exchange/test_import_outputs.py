@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from command_line import run
 from fsdpo_cards.dataset import policy_argument, stage_entries
 from helpers import quarantine_counts, read_sample_settings, stage_options
 from made_runs import written
@@ -443,6 +444,30 @@ def test_a_null_costs_only_its_response(tmp_path: Path) -> None:
     [quarantined] = (tmp_path / "out/quarantine.jsonl").read_text().splitlines()
     assert "the response is null; expected text (sample 1)" in quarantined
     assert manifest.rows.problems == 1
+
+
+def test_the_warning_counts_rows_of_which_a_part_is_imported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = {"question": "1+1?", "answer": "2", "responses": ["It is 2.", None]}
+    rows = [row, {**row, "question": "2+0?", "responses": [None]}]
+    import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+    text = "2 of 2 rows are in quarantine, 1 of them with some of their responses only."
+    assert text in caplog.text
+
+
+def test_several_models_give_one_message_with_flags(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a common name the import stops, so it does not say that it joins the models."""
+    rows = [plain("1+1?", "2", "2", model="A"), plain("2+2?", "4", RIGHT, model="B")]
+    file = written(tmp_path / "theirs.jsonl", rows)
+    command = ["import", str(file), "--from", "outputs", "--out", str(tmp_path / "out")]
+    code, _, err = run(capsys, *command)
+    assert code == 1 and "choose one with --series A" in " ".join(err.split())
+    assert "samples of one model" not in err
+    code, _, err = run(capsys, *command, "--model-name", "both")
+    assert code == 0 and "The option --series imports one of them" in " ".join(err.split())
 
 
 def test_generations_of_open_r1(tmp_path: Path) -> None:
