@@ -11,6 +11,7 @@ from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES, UNGRADED
 from fsdpo_data.core.placeholders import fill_placeholders
 from fsdpo_data.pairs.statistics import find_first_difference
 from fsdpo_data.steps.first_error import find_first_wrong
+from fsdpo_data.steps.rewards import aggregate
 
 #: A row of a file, by column name.
 Row = dict[str, Any]
@@ -71,6 +72,11 @@ class ExportFormat:
             raise NotExportableError(
                 "the solution is truncated, so a trainer would teach the model to stop there"
             )
+        if self.needs_end and self.config == "solutions" and row["thinking_closed"] is False:
+            raise NotExportableError(
+                "the solution stops inside its thinking, so a trainer would teach the model to stop "
+                "there"
+            )
         converted = self.converter(row) if self.converter else {}
         if not self.row:
             return converted
@@ -82,7 +88,13 @@ class ExportFormat:
 
 
 def _is_correct(row: Row) -> bool | None:
-    """Return whether the answer of a solution is correct; None if nothing decided this."""
+    """Return whether the answer of a solution is correct; None if nothing decided this.
+
+    For imported step labels, which nothing graded, this is the verdict in their file.
+    """
+    if row["outcome"] == UNGRADED:
+        is_correct: bool | None = row["recorded_correct"]
+        return is_correct
     return row["outcome"] == "correct" if row["outcome"] in GRADED_OUTCOMES else None
 
 
@@ -90,9 +102,10 @@ def compute_openrlhf_margin(row: Row) -> Row:
     """Compute the reward margin of a pair, which OpenRLHF's reward trainer can use."""
     if row["chosen_rewards"] is None:
         raise NotExportableError("the chosen solution has no step rewards, so there is no margin")
-    chosen_mean = sum(row["chosen_rewards"]) / len(row["chosen_rewards"])
-    rejected_mean = sum(row["rejected_rewards"]) / len(row["rejected_rewards"])
-    return {"margin": chosen_mean - rejected_mean}
+    chosen_reward, rejected_reward = (
+        aggregate(row[name], row["aggregate"]) for name in ("chosen_rewards", "rejected_rewards")
+    )
+    return {"margin": chosen_reward - rejected_reward}
 
 
 def convert_to_math_shepherd(row: Row) -> Row:

@@ -511,12 +511,14 @@ def test_a_solution_that_goes_on_is_not_finished(tmp_path: Path) -> None:
     assert found == {"a\n\nb\n\nc": "stop", "a\n\nb\n\n": "length"}
 
 
-def test_an_answer_that_nothing_graded_is_exported_as_neither_right_nor_wrong(
-    tmp_path: Path, shared: Path
+def test_an_answer_that_nothing_graded_is_exported_with_the_verdict_of_its_file(
+    tmp_path: Path,
 ) -> None:
-    import_labels(shared / "data/stepwise/processbench/gsm8k.json", "processbench", tmp_path / "in")
-    rows = json.loads(export(tmp_path / "in", "processbench", tmp_path / "out").file.read_text())
-    assert {row["final_answer_correct"] for row in rows} == {None}
+    row = {"problem": "2+2?", "steps": ["a", "b"], "label": 1}
+    rows = [row, *(row | {"final_answer_correct": value} for value in (True, False))]
+    import_labels(written(tmp_path / "in.jsonl", rows), "processbench", tmp_path / "in")
+    exported = export(tmp_path / "in", "processbench", tmp_path / "out").file.read_text()
+    assert [row["final_answer_correct"] for row in json.loads(exported)] == [None, True, False]
 
 
 def test_other_steps_of_a_file_have_other_ids(
