@@ -35,7 +35,7 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 #: The parameters of a command by name.
 _Parameters = Mapping[str, CommandParameter]
 #: The parameters of the running command; log messages name its flags.
-_RUNNING_PARAMETERS: ContextVar[_Parameters] = ContextVar("running_parameters", default={})
+_RUNNING_PARAMETERS: ContextVar[_Parameters | None] = ContextVar("running_parameters", default=None)
 
 #: Exit code of a command that Ctrl-C stopped: 128 + SIGINT, as in shells.
 _INTERRUPTED_EXIT_CODE = 130
@@ -230,7 +230,7 @@ _QUOTED_FIELD = re.compile(r"(?<!`)`(\w+)(?:=([^`]+))?`(?!`)")
 
 def with_running_flags(text: str) -> str:
     """Return a text in which flags of the running command replace the fields in backquotes."""
-    return with_flags(text, _RUNNING_PARAMETERS.get())
+    return with_flags(text, _RUNNING_PARAMETERS.get() or {})
 
 
 def with_flags(text: str, parameters: _Parameters) -> str:

@@ -253,7 +253,7 @@ def digest_bytes(text: str) -> bytes:
 
 def _row_group_rows(table: pa.Table) -> int:
     """Return the most rows with which no row group exceeds ``MAX_ROW_GROUP_BYTES``, halving."""
-    rows = max(1, table.num_rows)
+    rows: int = max(1, table.num_rows)
     while rows > 1 and any(
         table.slice(start, rows).nbytes > MAX_ROW_GROUP_BYTES
         for start in range(0, table.num_rows, rows)

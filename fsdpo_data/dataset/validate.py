@@ -291,16 +291,14 @@ def _outcome_label_rules() -> dict[str, pl.Expr]:
     labels = pl.col("labels")
     has_outcome_labels = pl.col("rollouts").is_null()
     is_graded = outcome.is_in(GRADED_OUTCOMES)
-    has_wrong_label = pl.when(outcome == "correct").then(~labels.list.all()).otherwise(
-        labels.list.any()
+    has_wrong_label = (
+        pl.when(outcome == "correct").then(~labels.list.all()).otherwise(labels.list.any())
     )
     return {
         "have labels without a graded outcome, or a graded outcome without labels": (
             has_outcome_labels & (labels.is_null() != ~is_graded)
         ),
-        "have outcome labels that contradict the outcome": (
-            has_outcome_labels & has_wrong_label
-        ),
+        "have outcome labels that contradict the outcome": (has_outcome_labels & has_wrong_label),
     }
 
 

@@ -74,8 +74,8 @@ class ExportFormat:
             )
         if self.needs_end and self.config == "solutions" and row["thinking_closed"] is False:
             raise NotExportableError(
-                "the solution stops inside its thinking, so a trainer would teach the model to stop "
-                "there"
+                "the solution stops inside its thinking, so a trainer would teach the model to "
+                "stop there"
             )
         converted = self.converter(row) if self.converter else {}
         if not self.row:

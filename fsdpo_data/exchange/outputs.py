@@ -49,7 +49,8 @@ def read_outputs(
     if not selected:
         models = sorted({response.model for response in responses} - {""})
         raise InputError(
-            f"{file} has no response of this model. Its models are {', '.join(models) or 'unnamed'}.",
+            f"{file} has no response of this model. Its models are "
+            f"{', '.join(models) or 'unnamed'}.",
             field="series",
             value=series,
         )

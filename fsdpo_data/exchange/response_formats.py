@@ -99,7 +99,9 @@ class ResponseFields:
     #: Fields with the number of generated tokens.
     n_tokens: Sequence[str] = ("n_tokens", "num_generated_tokens")
     steps: Sequence[str] = ()  #: Fields with the steps of a response, a list of texts.
-    step_scores: Sequence[str] = ()  #: Fields with the step scores of a response, a list of numbers.
+    step_scores: Sequence[
+        str
+    ] = ()  #: Fields with the step scores of a response, a list of numbers.
     #: Whether a single number in the place of step scores is the score of the response. It is not
     #: imported then; otherwise it is an error.
     has_response_scores: bool = False

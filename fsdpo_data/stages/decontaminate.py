@@ -94,6 +94,11 @@ class OverlapCounts(StageCounts):
     #: Comparisons with benchmarks that this one does not name, in their order.
     earlier: list[EarlierOverlap] = Field(default_factory=list)
 
+    @property
+    def comparisons(self) -> Sequence[EarlierOverlap | OverlapCounts]:
+        """All comparisons, the earlier ones first."""
+        return [*self.earlier, self]
+
 
 #: The entry of a comparison with benchmarks.
 OverlapRecord: TypeAlias = StageRecord[OverlapSettings, OverlapCounts]
@@ -420,7 +425,7 @@ def _summarize(record: OverlapRecord, manifest: Manifest) -> list[Row]:
             f"{counts.contaminated:,} of {counts.problems:,} problems overlap with "
             f"{', '.join(counts.benchmarks)}",
         )
-        for counts in (*record.counts.earlier, record.counts)
+        for counts in record.counts.comparisons
     ]
 
 

@@ -519,7 +519,7 @@ def update_manifest(
     _update_stage_counts(manifest, list(files), solutions)
     overlaps = manifest.find(OVERLAP_STAGE, OverlapRecord)
     if overlaps is not None:
-        comparisons = (*overlaps.counts.earlier, overlaps.counts)
+        comparisons = overlaps.counts.comparisons
         if any(comparison.contaminated for comparison in comparisons):
             # The overlaps of single problems are unknown here.
             manifest.remove(OVERLAP_STAGE)

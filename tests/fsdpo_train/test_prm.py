@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import pytest
 from helpers import label_with_rollouts, problem_set, seal_json, small_build
 from prm_data import stepwise_rows, write_rows
-from recorded_imports import import_labels
 from random_model import save_other_architecture, save_random_model
+from recorded_imports import import_labels
 from training import kill_at_step
 
 torch = pytest.importorskip("torch")
@@ -335,7 +335,7 @@ def test_only_mixed_refuses_a_source_without_outcomes(policy: Path, tmp_path: Pa
     row = {"problem": "2+2?", "steps": ["a", "b"], "label": 1}
     import_labels(write_rows(tmp_path / "rows.jsonl", [row]), "processbench", tmp_path / "imported")
     mixed = config(policy, [tmp_path / "run", tmp_path / "imported"], tmp_path, only_mixed=True)
-    with pytest.raises(InputError, match="imported.*have no outcome, so only_mixed would leave"):
+    with pytest.raises(InputError, match=r"imported.*have no outcome, so only_mixed would leave"):
         list(labelled_rows(mixed))
 
 

@@ -99,7 +99,14 @@ class GradeCommandOptions(GradingOptions, ResponseReading):
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
         super().model_post_init(context)
-        if (self.data is None) == (self.explain is None):
+        if self.data is not None and self.explain is not None:
+            raise self.field_error(
+                "explain",
+                "expected a gold answer and one response, and no other word, but "
+                f"{str(self.data)!r} follows. Put a text with spaces in quotes. To grade a file or "
+                "a dataset, leave out `explain`.",
+            )
+        if self.data is None and self.explain is None:
             raise InputError(
                 "either `data` or `explain` is required. Give a dataset or a file of responses, or "
                 "a gold answer with a response to explain."

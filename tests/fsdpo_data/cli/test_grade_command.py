@@ -138,7 +138,7 @@ def test_explain_takes_negative_numbers_and_markup_as_text(
     ("arguments", "message"),
     [
         (["grade"], "either DATA or --explain is required"),
-        (["grade", "x", "--explain", "1", "1"], "either DATA or --explain"),
+        (["grade", "--explain", "1", "1", "x"], "and no other word, but 'x' follows"),
         (["grade", "nosuch.jsonl"], "nosuch.jsonl: cannot be read"),
         (["grade", "--explain", "1", "1", "--grader", "math@0"], "'math@0' is not in this release"),
         (["grade", "--explain", "1", "1", "--show", "3"], "response does not read this option"),
