@@ -143,14 +143,14 @@ def _benchmark_reference() -> Iterator[str]:
         yield f"### {suite or 'In no suite'}\n"
         if suite:
             yield f"Problems: {n_problems:,}{f' without {names}' if names else ''}.\n"
-        yield "| `--task` | benchmark | problems | licence | source | read from | score |"
+        yield "| `--task` | benchmark | problems | licence | published at | read from | score |"
         yield "|---|---|--:|---|---|---|---|"
         yield from map(_benchmark_row, members)
         yield ""
 
 
 def _benchmark_row(task: Task) -> str:
-    """Return the row of a benchmark: name, problems, licence, source and deviations in scoring."""
+    """Return the row of a benchmark: name, problems, licence, places and deviations in scoring."""
     url = re.fullmatch(r"https://github\.com/(.+)", task.source)
     location = f"GitHub: `{task.fetch.repo}`" if task.fetch else "the package"
     count = f"{task.count:,}" if task.count else "–"

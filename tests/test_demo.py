@@ -62,6 +62,7 @@ README_NAMES = {
     "greedy": "greedy",
     "avg@8": "avg@8",
     "sc@8": "sc@8",
+    "likely@8": "likely@8",
     "bon@8": "bon@8:min",
     "weighted@8": "weighted@8:min",
 }

@@ -36,7 +36,8 @@ def one_line(text: str) -> str:
 
 
 def test_the_readme_is_short() -> None:
-    assert len(README.split()) <= MAX_WORDS
+    """Marks of tables do not count."""
+    assert sum(bool(re.search(r"\w", word)) for word in README.split()) <= MAX_WORDS
 
 
 def test_package_site_pages_and_help_say_the_same_sentence() -> None:
@@ -103,7 +104,7 @@ def test_the_suites_of_the_readme_have_their_members() -> None:
         counts = re.findall(r"([\w-]+) \(([\d,]+)\)", members)
         if counts:
             assert counts == [(task.title, f"{task.count:,}") for task in tasks]
-            assert all(task.licence.partition(" 4")[0] in licences for task in tasks)
+            assert all(re.split(r"; | 4", task.licence)[0] in licences for task in tasks)
         else:
             names = {task.name for task in tasks}
             stems = {member.lower().replace("-", "_") for member in members.strip(".").split(", ")}
@@ -124,12 +125,16 @@ def test_the_graders_of_the_readme_have_the_recorded_verdicts() -> None:
     """The other graders' are in the results; ours is from before any correction from the rows."""
     results = (MEASURED / "harnesses.txt").read_text(encoding="utf-8")
     page = (ROOT / "docs/harnesses.md").read_text(encoding="utf-8")
-    for grader, right, wrongly_accepted in read_table("| grader |"):
+    for grader, *counts in read_table("| grader |"):
         if grader.startswith("fsdpo"):
-            row = re.search(r"^\| \**fsdpo[^|]*before.* 457 \| (\d+) \| (\d+) \|", page, flags=re.M)
+            row = re.search(
+                r"^\| \**fsdpo[^|]*before.* 457 \| (\d+) \| (\d+) \| (\d+) \|", page, flags=re.M
+            )
         else:
-            row = re.search(rf"^{re.escape(grader)} .* 457 +(\d+) +(\d+) ", results, flags=re.M)
-        assert row and row.groups() == (right, wrongly_accepted), grader
+            row = re.search(
+                rf"^{re.escape(grader)} .* 457 +(\d+) +(\d+) +(\d+) ", results, flags=re.M
+            )
+        assert row and [*row.groups()] == counts, grader
 
 
 def stage_cost(size: str, stage: str) -> list[float]:

@@ -189,17 +189,17 @@ def policy_table(results: Path, n_samples: int) -> str:
         "tokens per sample",
         "cut off (%)",
     ]
+    comparisons = [pair for pair in COMPARISONS if by_policy.keys() >= {*pair}]
+    has_seeds = any(len(by_policy[policy]) > 1 for policy, _ in comparisons)
     comparison_rows = [
-        compare(by_policy, policy, baseline, common_ids)
-        for policy, baseline in COMPARISONS
-        if policy in by_policy and baseline in by_policy
+        compare(by_policy, policy, baseline, common_ids, has_seeds)
+        for policy, baseline in comparisons
     ]
     comparison_header = [
         f"avg@{n_samples} of",
         "against",
         "difference (points)",
-        "by seed",
-        "95 % over seeds",
+        *(("by seed", "95 % over seeds") if has_seeds else ()),
         "detectable",
     ]
     tables = (markdown_table(header, rows), markdown_table(comparison_header, comparison_rows))
@@ -243,11 +243,13 @@ def compare(
     policy: str,
     baseline: str,
     ids: Container[str],
+    has_seeds: bool,
 ) -> list[str]:
-    """Return the cells of a paired comparison of avg@k: the mean over seeds, and each seed.
+    """Return the cells of a paired comparison of avg@k: the mean over seeds.
 
-    The interval after the mean is over problems, for these seeds. The detectable difference is the
-    one that a test at 5 % finds with a probability of 80 %.
+    With several seeds, the cells of each seed and of the interval over seeds are next. The
+    interval after the mean is over problems, for these seeds. The detectable difference is the one
+    that a test at 5 % finds with a probability of 80 %.
     """
     base_seeds = by_policy[baseline]
     gains_by_seed: list[dict[str, float]] = []
@@ -265,18 +267,18 @@ def compare(
         POLICY_TITLES[policy],
         POLICY_TITLES[baseline],
         format_difference(gains),
-        ", ".join(f"{100 * mean:+.1f}" for mean in seed_means),
-        format_seed_interval(seed_means),
+        *(format_seeds(seed_means) if has_seeds else ()),
         f"{100 * DETECTABLE_ERRORS * error:.1f}",
     ]
 
 
-def format_seed_interval(means: Sequence[float]) -> str:
-    """Return Student's 95 % interval of a mean over seeds in points; – for one seed."""
+def format_seeds(means: Sequence[float]) -> tuple[str, str]:
+    """Return the mean of each seed, and Student's 95 % interval over seeds; – for one seed."""
+    by_seed = ", ".join(f"{100 * mean:+.1f}" for mean in means)
     if len(means) < 2:
-        return "–"
+        return by_seed, "–"
     low, high = mean_difference(means).ci95
-    return f"[{100 * low:+.1f}, {100 * high:+.1f}]"
+    return by_seed, f"[{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
 def format_difference(gains: Sequence[float]) -> str:

@@ -343,7 +343,8 @@ class RecordedResponseImport(RowImport):
         if not self.has_finish_reasons:
             yield (
                 "the rows have no finish reason, so every response counts as finished. A truncated "
-                "response has the outcome `no_answer` then, which gives negative step labels."
+                "response then has the outcome `no_answer`, or that of its last number, and gets "
+                "step labels."
             )
 
     def nothing_message(self, source: ImportSource) -> str:

@@ -126,6 +126,22 @@ def test_the_page_has_the_tables_of_the_numbers(size: str) -> None:
     assert tables and all(table.strip() in page for table in tables)
 
 
+def test_comparisons_of_one_seed_have_no_columns_over_seeds(tmp_path: Path) -> None:
+    def table_of(seeds: range) -> str:
+        header = "policy,seed,problem_id,greedy,correct,samples,vote,tokens,cut_off"
+        rows = [
+            f"{policy},{seed},p{problem},,{(problem + seed + len(policy)) % 3},4,0,9,0"
+            for policy in ("dpo", "full-step")
+            for seed in seeds
+            for problem in range(6)
+        ]
+        (tmp_path / "policies.csv").write_text("\n".join([header, *rows]) + "\n")
+        return real_tables.policy_table(tmp_path, 4)
+
+    assert "| difference (points) | detectable |" in table_of(range(1))
+    assert "| by seed | 95 % over seeds | detectable |" in table_of(range(2))
+
+
 def test_stages_have_titles_in_words() -> None:
     """Also stages without a row on the page; numbers come from the recorded command."""
     cpu, gpu = (real_stages.read_sizes(size) for size in ("cpu", "gpu"))

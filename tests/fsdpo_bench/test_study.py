@@ -423,7 +423,12 @@ def test_comparison_tables_on_the_page_equal_the_result_files() -> None:
 
 def test_the_results_on_the_first_page_are_differences_to_dpo() -> None:
     """Each arm with a difference has the accuracy, the difference and the verdict of its files."""
-    contrasts = {row["arm"]: row for row in read_table("contrasts") if row["against"] == "DPO"}
+    contrasts = {
+        row["arm"]: row
+        for contrast in read_table("contrasts")
+        for row in (contrast, reverse_contrast(contrast))
+        if row["against"] == "DPO"
+    }
     levels = {
         row["arm"]: format_interval(row, "value")
         for row in read_table("final")
@@ -543,7 +548,18 @@ def intervals_by_arm(size: str = "problems-96") -> dict[str, set[str]]:
     for name, column in INTERVAL_COLUMNS:
         for row in read_table(name, size):
             by_arm.setdefault(row["arm"], set()).add(format_interval(row, column))
+            if name == "contrasts":
+                row = reverse_contrast(row)
+                by_arm.setdefault(row["arm"], set()).add(format_interval(row, column))
     return by_arm
+
+
+def reverse_contrast(row: dict[str, str]) -> dict[str, str]:
+    """Return the comparison of the second arm with the first one."""
+    value, low, high = (-float(row[f"ahead{end}"]) for end in ("", " low", " high"))
+    verdict = decide_verdict(float(row["p (Holm)"]), value, high, low)
+    numbers = {"ahead": str(value), "ahead low": str(high), "ahead high": str(low)}
+    return row | numbers | {"arm": row["against"], "against": row["arm"], "verdict": verdict}
 
 
 def read_table(name: str, size: str = "problems-96") -> list[dict[str, str]]:

@@ -59,7 +59,7 @@ class Task(TaskDescription):
     order: int = 1000  #: Position in lists; tasks are sorted by this number.
     suites: Sequence[str] = ()  #: Suites that contain the benchmark.
     licence: str = ""  #: Licence of the problems.
-    source: str = ""  #: Address of the original publication of the problems.
+    source: str = ""  #: Address of a publication of the problems, by their authors or of a copy.
     #: File of a user's own benchmark; None if the rows come from a data directory or the Hub.
     data: Path | None = None
     #: How to read the rows of ``data`` if it alone defines the benchmark, without TOML.

@@ -284,7 +284,7 @@ class ImportOptions(ImportOutputsOptions):
               --out runs/nemo
 
             fsdpo-data import out.jsonl --from outputs --requests in.jsonl \
-              --problems gsm8k --out runs/batch
+              --problems gsm8k --split test --out runs/batch
 
         Import responses with the step scores of a reward model as step rewards:
 
