@@ -167,8 +167,8 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
     """Return the scores of one series; see :func:`summarize_by_series`."""
     outcomes: Counter[Outcome] = Counter(response.verdict.status for response in responses)
     n_correct = outcomes["correct"]
-    counted = [response for response in responses if response.is_counted]
-    recorded_verdicts = [response.recorded_response.correct for response in counted]
+    counted_responses = [response for response in responses if response.is_counted]
+    recorded_verdicts = [response.recorded_response.correct for response in counted_responses]
     marked_correct = [
         response
         for response in responses
@@ -179,10 +179,10 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
         "correct": n_correct,
         "marked_correct": len(marked_correct),
         "exact_correct": sum(response.is_exactly_correct for response in responses),
-        "n": len(counted),
-        "ci95": _interval(counted, ["correct"]),
+        "n": len(counted_responses),
+        "ci95": _interval(counted_responses, ["correct"]),
         "upper_bound": n_correct + outcomes[UNDECIDED],
-        "upper_bound_ci95": _interval(counted, ["correct", UNDECIDED]),
+        "upper_bound_ci95": _interval(counted_responses, ["correct", UNDECIDED]),
         "outcomes": dict(sorted(outcomes.items())),
         "recorded_correct": sum(map(bool, recorded_verdicts)) if has_all_recorded else None,
         "disputed": sum(response.differs_from_recorded for response in responses),

@@ -505,10 +505,10 @@ def test_a_solution_that_goes_on_is_not_finished(tmp_path: Path) -> None:
     row = {"problem": "2+2?", "steps": ["a", "b", "c"]}
     rows = [row | {"label": label} for label in (-1, 1, 2)]
     import_labels(written(tmp_path / "in.jsonl", rows), "processbench", tmp_path / "out")
-    found = {
+    finish_reasons = {
         "".join(row["completions"]): row["finish_reason"] for row in solutions(tmp_path / "out")
     }
-    assert found == {"a\n\nb\n\nc": "stop", "a\n\nb\n\n": "length"}
+    assert finish_reasons == {"a\n\nb\n\nc": "stop", "a\n\nb\n\n": "length"}
 
 
 def test_an_answer_that_nothing_graded_is_exported_with_the_verdict_of_its_file(

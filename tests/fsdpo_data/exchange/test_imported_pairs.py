@@ -70,7 +70,7 @@ def test_each_row_is_a_pair_of_solutions_with_the_published_texts(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["trl-preference", "openrlhf", "llama-factory-alpaca"])
-def test_trainers_of_whole_solutions_get_no_imported_pairs(tmp_path: Path, name: str) -> None:
+def test_trainers_of_complete_solutions_get_no_imported_pairs(tmp_path: Path, name: str) -> None:
     """Both sides end with a step, and these trainers put an end-of-sequence token after it."""
     import_pairs(tmp_path)
     assert {row["finish_reason"] for row in read_rows(tmp_path / "out", "solutions")} == {"length"}
