@@ -163,7 +163,7 @@ def format_percent(fraction: float | None, interval: Sequence[float] | None = No
     """Format a fraction and its 95 % interval in percent."""
     if fraction is None:
         return "–"
-    text = f"{100 * fraction:.1f} %"
+    text = f"{100 * fraction:z.1f} %"
     if interval:
-        text += f"  [{100 * interval[0]:.1f}, {100 * interval[1]:.1f}]"
+        text += f"  [{100 * interval[0]:z.1f}, {100 * interval[1]:z.1f}]"
     return text

@@ -130,7 +130,7 @@ class _LevelPrefixFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the message with its prefix, if it has one, and with flags in place of fields."""
-        from fsdpo_data.cli.options import with_flags
+        from fsdpo_data.cli.options import with_running_flags
 
-        message = with_flags(strip_control_characters(super().format(record)), {})
+        message = with_running_flags(strip_control_characters(super().format(record)))
         return f"warning: {message}" if record.levelno >= logging.WARNING else message

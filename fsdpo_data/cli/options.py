@@ -10,6 +10,7 @@ import sys
 import textwrap
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextvars import ContextVar
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
@@ -33,6 +34,8 @@ OptionsT = TypeVar("OptionsT", bound=Options)
 
 #: The parameters of a command by name.
 _Parameters = Mapping[str, CommandParameter]
+#: The parameters of the running command; log messages name its flags.
+_RUNNING_PARAMETERS: ContextVar[_Parameters | None] = ContextVar("running_parameters", default=None)
 
 #: Exit code of a command that Ctrl-C stopped: 128 + SIGINT, as in shells.
 _INTERRUPTED_EXIT_CODE = 130
@@ -79,6 +82,7 @@ def command(
 
         def run_command(context: typer.Context, plugin: Sequence[str], **values: Any) -> None:
             """Run the command with the values of its parameters."""
+            token = _RUNNING_PARAMETERS.set(parameters)
             try:
                 for module in plugin:  # first, because plug-ins add valid values
                     load_plugin(module)
@@ -88,6 +92,8 @@ def command(
             except KeyboardInterrupt:
                 _print_next_step(app.info.name, can_resume="resume" in parameters)
                 raise SystemExit(_INTERRUPTED_EXIT_CODE) from None
+            finally:
+                _RUNNING_PARAMETERS.reset(token)
 
         run_command.__signature__ = _typer_signature(parameters)  # type: ignore[attr-defined]
         app.command(
@@ -220,6 +226,11 @@ def _metavar(parameter: CommandParameter) -> str:
 
 #: A field in a message, in backquotes, with or without a value: `out` or `resume=True`.
 _QUOTED_FIELD = re.compile(r"(?<!`)`(\w+)(?:=([^`]+))?`(?!`)")
+
+
+def with_running_flags(text: str) -> str:
+    """Return a text in which flags of the running command replace the fields in backquotes."""
+    return with_flags(text, _RUNNING_PARAMETERS.get() or {})
 
 
 def with_flags(text: str, parameters: _Parameters) -> str:

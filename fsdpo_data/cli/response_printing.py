@@ -72,7 +72,7 @@ def print_disputed(responses: Sequence[GradedResponse], count: int) -> None:
     for response in responses[:count]:
         recorded = response.recorded_response
         verdict = response.verdict
-        series = f" {recorded.series}" if recorded.series else ""
+        series = f" {response.series}" if response.series else ""
         _print_text(
             f"row {recorded.row}{series}: gold {recorded.gold!r}, answer {verdict.answer!r}: "
             f"{verdict.status} ({verdict.rule}), recorded as "

@@ -104,7 +104,8 @@ class Solution:
         prompt: The prompt that the model received, with the template applied.
         completions: The steps (TRL's name for them), thinking included. Joined, they give the
             sampled text exactly.
-        finish_reason: ``stop``, or ``length`` for a truncated solution.
+        finish_reason: ``stop``, or ``length`` for a truncated solution. Imported solutions that go
+            on after their labelled steps are truncated, too.
         n_tokens: Number of generated tokens, including end-of-sequence; None if unknown.
         answer: The final answer that the grader extracted; None if it found no answer.
         outcome: The result of grading.

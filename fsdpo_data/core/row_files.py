@@ -1,4 +1,4 @@
-"""Readers of rows from JSON lines, JSON, parquet, CSV and Arrow files.
+"""Readers of rows from JSON lines, JSON, parquet, CSV, TSV and Arrow files.
 
 A broken row becomes a :class:`SourceRow` with an error. A file that does not have its format
 raises an InputError.
@@ -32,7 +32,9 @@ MAX_LISTED_ITEMS = 3  #: Number of items that a message lists; it counts the rem
 MAX_GZIP_LINE_BYTES = 2**26  #: Length of a line in a compressed file, which may grow without limit.
 
 #: Suffixes of the readable file formats, which may be written in upper case.
-DATA_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet", ".csv", ".arrow")
+DATA_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet", ".csv", ".tsv", ".arrow")
+#: Fields of a JSON object with a list of rows, next to facts about the file.
+_ROW_FIELDS = ("data", "rows", "examples")
 #: Files without rows that `save_to_disk` of `datasets` writes next to them.
 _INFO_FILES = ("dataset_info.json", "dataset_dict.json", "state.json")
 #: Delimiters of CSV files; spreadsheets write semicolons where the comma is the decimal sign.
@@ -179,6 +181,7 @@ def read_records(path: Path) -> Iterator[SourceRow]:
         ".json": _read_json_file,
         ".parquet": _read_parquet,
         ".csv": _read_csv,
+        ".tsv": _read_csv,
         ".arrow": _read_arrow,
     }
     suffix = data_suffix(path)
@@ -195,6 +198,21 @@ def read_records(path: Path) -> Iterator[SourceRow]:
 
 
 def _read_json_lines(path: Path) -> Iterator[SourceRow]:
+    """Read JSON lines, or one list of objects with the wrong suffix."""
+    with path.open("rb") as file:
+        is_list = file.read(MAX_RAW_CHARS).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"["
+    if is_list:
+        try:
+            content = parse_json(read_file(path).decode("utf-8-sig"))
+        except ValueError:
+            content = None  # each line is a list, so each line gets its reason
+        if isinstance(content, list) and any(isinstance(value, dict) for value in content):
+            yield from _rows_of_json(content)
+            return
+    yield from _read_lines(path)
+
+
+def _read_lines(path: Path) -> Iterator[SourceRow]:
     with path.open("rb") as file:
         # A binary file has line breaks only at "\n". A text file also breaks at U+2028, which real
         # problems contain.
@@ -256,7 +274,7 @@ def _shorten_json(value: Any) -> str:
 
 
 def _read_json_file(path: Path) -> Iterator[SourceRow]:
-    """Read a list of objects, a single object, or JSON lines with the wrong suffix."""
+    """Read a list of objects, an object, or JSON lines with the wrong suffix."""
     try:
         content = parse_json(read_file(path).decode("utf-8-sig"))
     except InputError:
@@ -268,11 +286,49 @@ def _read_json_file(path: Path) -> Iterator[SourceRow]:
             raise InputError(
                 f"{path}: not JSON ({error}). Expected a list of objects, or JSON lines."
             ) from None
-        yield from _read_json_lines(path)
+        yield from _read_lines(path)
         return
-    values = content if isinstance(content, list) else [content]
+    yield from _rows_of_json(content)
+
+
+def _rows_of_json(content: Any) -> Iterator[SourceRow]:
+    """Yield the rows of a JSON file: a list, a list in a field, columns, or a single object."""
+    values = [content]
+    if isinstance(content, list):
+        values = content
+    elif isinstance(content, dict):
+        values = _find_row_list(content) or _rows_of_columns(content) or values
     for number, value in enumerate(values, start=1):
         yield _to_source_row(number, value)
+
+
+def _find_row_list(content: Mapping[str, Any]) -> list[Any]:
+    """Return the list of objects in a field of a JSON object; empty without one."""
+    for name in _ROW_FIELDS:
+        value = content.get(name)
+        if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+            return value
+    return []
+
+
+def _rows_of_columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of an object whose values are columns; empty for another object.
+
+    Columns are lists of one length, or objects with the same keys, as pandas writes them.
+    """
+    columns = list(content.values())
+    if len(columns) < 2:
+        return []
+    if all(isinstance(column, dict) for column in columns):
+        keys = columns[0].keys()
+        if any(column.keys() != keys for column in columns):
+            return []
+        columns = [list(column.values()) for column in columns]
+    elif not all(isinstance(column, list) for column in columns):
+        return []
+    if len(set(map(len, columns))) > 1:
+        return []
+    return [dict(zip(content, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
 def _read_parquet(path: Path) -> Iterator[SourceRow]:
@@ -321,7 +377,7 @@ def _read_csv(path: Path) -> Iterator[SourceRow]:
         try:
             csv.field_size_limit(2**31 - 1)  # long thinking exceeds the default of 131,072
             # All values stay text, so that gold answers such as 1,000 or 007 keep their form.
-            delimiter = _find_delimiter(file.readline())
+            delimiter = "\t" if data_suffix(path) == ".tsv" else _find_delimiter(file.readline())
             file.seek(0)
             rows = csv.DictReader(file, strict=True, delimiter=delimiter)
             names = rows.fieldnames or ()
@@ -338,5 +394,15 @@ def _read_csv(path: Path) -> Iterator[SourceRow]:
 
 
 def _find_delimiter(header: str) -> str:
-    """Return the delimiter that gives a header the most columns; a comma if several do."""
-    return max(CSV_DELIMITERS, key=lambda delimiter: header.count(delimiter))
+    """Return the delimiter that gives a header the most columns; a comma if several do.
+
+    A quoted name may contain another delimiter, as in ``"question";"answer, final"``.
+    """
+
+    def count_columns(delimiter: str) -> int:
+        try:
+            return len(next(csv.reader([header], strict=True, delimiter=delimiter), []))
+        except csv.Error:  # a quoted name ends before another sign
+            return 0
+
+    return max(CSV_DELIMITERS, key=count_columns)

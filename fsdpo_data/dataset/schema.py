@@ -25,6 +25,9 @@ from fsdpo_data.core.toml_tables import read_toml
 #: Version of the columns in ``schema.toml``. Manifests, parquet footers and Hub tags have it.
 SCHEMA_VERSION = 2
 VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet footer.
+#: Maximum size of a row group before compression. The Hub's viewer reads whole row groups, and
+#: refuses large ones.
+MAX_ROW_GROUP_BYTES = 100 * 2**20
 CONFIGS = ("problems", "solutions", "pairs")
 _ENTITIES = {"problems": Problem, "solutions": Solution, "pairs": Pair}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)  #: An attribute in a docstring.
@@ -248,6 +251,17 @@ def digest_bytes(text: str) -> bytes:
     return (text.encode() if text.strip() else b"") + b"\0"
 
 
+def _row_group_rows(table: pa.Table) -> int:
+    """Return the most rows with which no row group exceeds ``MAX_ROW_GROUP_BYTES``, halving."""
+    rows: int = max(1, table.num_rows)
+    while rows > 1 and any(
+        table.slice(start, rows).nbytes > MAX_ROW_GROUP_BYTES
+        for start in range(0, table.num_rows, rows)
+    ):
+        rows = (rows + 1) // 2
+    return rows
+
+
 def write_parquet(table: pa.Table, target: Path) -> None:
     """Write a table atomically, and create its folder if it is missing.
 
@@ -259,6 +273,7 @@ def write_parquet(table: pa.Table, target: Path) -> None:
     pq.write_table(
         table,
         buffer,
+        row_group_size=_row_group_rows(table),
         compression="zstd",
         use_content_defined_chunking=True,
         write_page_index=True,  # the Hub's viewer reads single pages

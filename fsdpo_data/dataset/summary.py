@@ -121,7 +121,7 @@ def _solution_rows(manifest: Manifest) -> Iterator[Row]:
     rate_text = f"  ({rate:,.0f} tokens/s)" if rate else ""
     unique = statistics.unique_solutions
     yield (
-        "truncated",
+        "truncated" if has_grades(manifest) else "end early",
         f"{n_unfinished:,}  ({format_percent(n_unfinished / n_solutions)}){stopped_text}",
     )
     yield "unique", f"{unique:,}  ({format_percent(unique / n_solutions)})"
@@ -162,7 +162,7 @@ def dataset_warnings(manifest: Manifest) -> list[str]:
             "failures.jsonl of the run has the reasons, and the same command with `resume=True` "
             "tries them again; after a merge, resume the shards and merge again"
         )
-    if statistics.truncated > manifest.rows.solutions / 5:
+    if has_grades(manifest) and statistics.truncated > manifest.rows.solutions / 5:
         warnings.append("over a fifth of the solutions reached the token limit")
     if statistics.stopped_thoughts > manifest.rows.solutions / 5:
         warnings.append("over a fifth of the solutions stopped inside their thinking")

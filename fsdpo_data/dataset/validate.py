@@ -31,6 +31,7 @@ def validate(root: Path) -> Manifest:
     for _ in known_stages(manifest):
         pass  # each record is validated when it is read
     check_files(root, manifest.files)
+    _check_no_other_files(root, manifest.files)
     check_invariants(root, manifest)
     return manifest
 
@@ -70,6 +71,25 @@ def check_files(root: Path, files: Iterable[FileEntry]) -> None:
             violations.append(f"{entry.path} is missing")
         elif file_sha256(file) != entry.sha256:
             violations.append(f"{entry.path} was changed since it was sealed (SHA-256 differs)")
+    if violations:
+        raise _invalid_dataset_error(root, violations)
+
+
+def _check_no_other_files(root: Path, files: Iterable[FileEntry]) -> None:
+    """Check that the folders of the configs have no file that the manifest does not list.
+
+    ``datasets`` and patterns such as ``solutions/*.parquet`` would read its rows, too.
+
+    Raises:
+        SchemaError: naming every other file.
+    """
+    paths = {root / entry.path for entry in files}
+    violations = [
+        f"{file.relative_to(root)} is not in the manifest: move it out of the dataset"
+        for config in CONFIGS
+        for file in sorted((root / config).rglob("*.parquet"))
+        if file not in paths
+    ]
     if violations:
         raise _invalid_dataset_error(root, violations)
 
@@ -271,15 +291,14 @@ def _outcome_label_rules() -> dict[str, pl.Expr]:
     labels = pl.col("labels")
     has_outcome_labels = pl.col("rollouts").is_null()
     is_graded = outcome.is_in(GRADED_OUTCOMES)
-    contradicts_outcome = _any_element(labels, pl.element()) != (outcome == "correct")
-    has_steps = pl.col("completions").list.len() > 0
+    has_wrong_label = (
+        pl.when(outcome == "correct").then(~labels.list.all()).otherwise(labels.list.any())
+    )
     return {
         "have labels without a graded outcome, or a graded outcome without labels": (
             has_outcome_labels & (labels.is_null() != ~is_graded)
         ),
-        "have outcome labels that contradict the outcome": (
-            has_outcome_labels & contradicts_outcome & has_steps
-        ),
+        "have outcome labels that contradict the outcome": (has_outcome_labels & has_wrong_label),
     }
 
 

@@ -19,11 +19,19 @@ from fsdpo_data.dataset.separate_thinking import (
     THINKING_IS_MISSING,
     find_solutions_without_thinking,
 )
-from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, lacks_chat_format
+from fsdpo_data.dataset.stage_records import (
+    PAIR_STAGE,
+    SAMPLE_STAGE,
+    PairRecord,
+    SampleRecord,
+    has_imported_pairs,
+    lacks_chat_format,
+)
 from fsdpo_data.dataset.step_labels import find_label_kind, right_steps
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.exchange.export_formats import ExportFormat, NotExportableError, Row, unique_rows
 from fsdpo_data.exchange.formats import export_formats
+from fsdpo_data.pairs.best_worst import PairSpec
 
 log = logging.getLogger(__name__)
 
@@ -79,6 +87,11 @@ def export(root: Path, name: str, out: Path, *, allow_benchmark: bool = False) -
         log.warning(
             f"the prompts of {root} lack the chat format of the server that sampled it. The "
             "trainer must put the model's chat template around them, as `fsdpo-train dpo` does."
+        )
+    if export_format.needs_end and export_format.config == "pairs" and has_imported_pairs(manifest):
+        raise InputError(
+            f"the imported pairs of {root} end with the step that differs, and trainers of the "
+            f"format {name} would teach the policy to stop there. Use `to=step-dpo-10k`."
         )
     extra_files = {
         file_name: json.dumps(value, indent=2).encode() + b"\n"
@@ -160,8 +173,19 @@ def _convert_rows(
             left_out[str(reason)] += 1
 
 
+def _pair_aggregate(manifest: Manifest) -> str:
+    """Return the aggregate of the step rewards that chose the pairs of a dataset."""
+    record = manifest.find(PAIR_STAGE, PairRecord)
+    if record is not None and isinstance(record.options, PairSpec):
+        return record.options.aggregate
+    return manifest.pair_aggregate
+
+
 def read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str, Any]]:
     """Yield the rows of a config with their problem and model, one file in memory at a time.
+
+    ``aggregate`` of a pair is the aggregate that chose it. An outcome reward model trains only the
+    reward of the last step, so its rewards have another one.
 
     ``labels`` of a solution tells which steps are right, by the step labels of the dataset that
     were made last; None if the solution has no such labels. They are never fractions, because TRL
@@ -174,8 +198,9 @@ def read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str,
         )
     )
     model = pl.lit(manifest.get(SAMPLE_STAGE, SampleRecord).options.model.name).alias("model")
+    aggregate = pl.lit(_pair_aggregate(manifest)).alias("aggregate")
     for file in manifest.config_paths(root, config):
-        frame = collect_rows(scan_rows(config, [file])).with_columns(model)
+        frame = collect_rows(scan_rows(config, [file])).with_columns(model, aggregate)
         joined = frame.join(problems, on="problem_id", how="left", maintain_order="left")
         for row in joined.iter_rows(named=True):
             if config == "solutions":

@@ -11,6 +11,7 @@ from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES, UNGRADED
 from fsdpo_data.core.placeholders import fill_placeholders
 from fsdpo_data.pairs.statistics import find_first_difference
 from fsdpo_data.steps.first_error import find_first_wrong
+from fsdpo_data.steps.rewards import aggregate
 
 #: A row of a file, by column name.
 Row = dict[str, Any]
@@ -42,8 +43,8 @@ class ExportFormat:
     row: Mapping[str, Any] = field(default_factory=dict)
     has_unique_rows: bool = False  #: Whether equal rows of a problem are exported once.
     needs_labels: bool = False  #: Whether only solutions with step labels are exported.
-    #: Whether only solutions that ended are exported, because trainers of the format put an
-    #: end-of-sequence token after each solution.
+    #: Whether only solutions that ended are exported, and no imported pairs, which end with a step.
+    #: Trainers of the format put an end-of-sequence token after each solution.
     needs_end: bool = False
     outcomes: Sequence[str] = OUTCOMES  #: Outcomes of the exported solutions.
     #: Content of further files, as JSON values by file name.
@@ -72,9 +73,14 @@ class ExportFormat:
         """
         if self.needs_labels and not row["labels"]:
             raise NotExportableError("the solution has no step labels")
-        if self.needs_end and row["finish_reason"] != "stop":
+        if self.needs_end and self.config == "solutions" and row["finish_reason"] != "stop":
             raise NotExportableError(
                 "the solution is truncated, so a trainer would teach the model to stop there"
+            )
+        if self.needs_end and self.config == "solutions" and row["thinking_closed"] is False:
+            raise NotExportableError(
+                "the solution stops inside its thinking, so a trainer would teach the model to "
+                "stop there"
             )
         converted = self.converter(row) if self.converter else {}
         if not self.row:
@@ -87,7 +93,13 @@ class ExportFormat:
 
 
 def _is_correct(row: Row) -> bool | None:
-    """Return whether the answer of a solution is correct; None if nothing decided this."""
+    """Return whether the answer of a solution is correct; None if nothing decided this.
+
+    For imported step labels, which nothing graded, this is the verdict in their file.
+    """
+    if row["outcome"] == UNGRADED:
+        is_correct: bool | None = row["recorded_correct"]
+        return is_correct
     return row["outcome"] == "correct" if row["outcome"] in GRADED_OUTCOMES else None
 
 
@@ -95,9 +107,10 @@ def compute_openrlhf_margin(row: Row) -> Row:
     """Compute the reward margin of a pair, which OpenRLHF's reward trainer can use."""
     if row["chosen_rewards"] is None:
         raise NotExportableError("the chosen solution has no step rewards, so there is no margin")
-    chosen_mean = sum(row["chosen_rewards"]) / len(row["chosen_rewards"])
-    rejected_mean = sum(row["rejected_rewards"]) / len(row["rejected_rewards"])
-    return {"margin": chosen_mean - rejected_mean}
+    chosen_reward, rejected_reward = (
+        aggregate(row[name], row["aggregate"]) for name in ("chosen_rewards", "rejected_rewards")
+    )
+    return {"margin": chosen_reward - rejected_reward}
 
 
 def convert_to_math_shepherd(row: Row) -> Row:

@@ -76,6 +76,7 @@ class RecordedResponseImport(RowImport):
         self._n_conflicts = 0  # responses whose question has another gold in an earlier row
         self._conflict: tuple[Problem, Problem] | None = None  # the first one
         self._models: dict[str, None] = {}  # a set that keeps the order
+        self._left_out_columns: dict[str, None] = {}  # of the rows; also a set
         self._request_offsets = self._read_requests(options.requests) if options.requests else {}
         self._score_offsets: dict[bytes, int] = {}  # of rows of step scores, by key
         self.has_scores = False  #: Whether a response has step scores.
@@ -83,6 +84,40 @@ class RecordedResponseImport(RowImport):
         self._unknown_finish_reasons: Counter[str] = Counter()
         #: Whether the responses have steps of their own; None before the first response.
         self.has_recorded_steps: bool | None = None
+
+    def read(self, source: ImportSource) -> None:
+        """Read all rows; see :meth:`.RowImport.read`."""
+        super().read(source)
+        if self.options.prm_name != UNKNOWN and not self.has_scores:
+            raise self.options.field_error(
+                "prm_name",
+                "no response has step scores. Expected a list of numbers for each response, in the "
+                "field `step_scores`, or in the field that `scores_field` names.",
+            )
+        self._leave_out_columns()
+
+    def _leave_out_columns(self) -> None:
+        """Remove the columns that differ between the responses of a problem from all metadata."""
+        problems = self.spool.problems
+        for problem_id, problem in problems.items() if self._left_out_columns else ():
+            metadata = {
+                name: value
+                for name, value in problem.metadata.items()
+                if name not in self._left_out_columns
+            }
+            problems[problem_id] = replace(problem, metadata=metadata)
+
+    def _note_columns(self, problem_id: str, response: RecordedResponse) -> None:
+        """Note the columns of a row that cannot be in the metadata of its problem.
+
+        A problem has the columns of its first row. A column belongs to the responses, not to the
+        problems, if two responses of a problem have different values.
+        """
+        metadata = self.spool.problems[problem_id].metadata
+        columns = {name: value for name, value in response.own_columns.items() if value is not None}
+        for name in dict.fromkeys([*columns, *({} if self.gold_problems.problems else metadata)]):
+            if name not in metadata or metadata[name] != columns.get(name):
+                self._left_out_columns[name] = None
 
     def _read_requests(self, file: Path) -> dict[str, int]:
         """Store the prompts of requests; return their offsets by ``custom_id``."""
@@ -204,6 +239,7 @@ class RecordedResponseImport(RowImport):
             recorded_correct=response.correct,
         )
         self.spool.add(problem, prompt, completion)
+        self._note_columns(problem.id, response)
         self._models[response.model] = None
         self.has_finish_reasons |= response.has_finish_reason
         if response.unknown_finish_reason:
@@ -229,7 +265,17 @@ class RecordedResponseImport(RowImport):
         if question == prompt:
             question = self._prompt_questions.find(prompt)
         return require_usable(
-            Problem(question, response.gold, source=source, split=self.options.split)
+            Problem(
+                question,
+                response.gold,
+                source=source,
+                split=self.options.split,
+                metadata={
+                    name: value
+                    for name, value in response.own_columns.items()
+                    if isinstance(value, str | int | float)
+                },
+            )
         )
 
     def _find_problem_by_prompt(self, question: str, prompt: str) -> Problem:
@@ -265,10 +311,16 @@ class RecordedResponseImport(RowImport):
     def warnings(self) -> Iterator[str]:
         """Yield what a user may overlook in the files."""
         models = [name for name in self._models if name]
-        if len(models) > 1:
+        if len(models) > 1 and self.options.model_name is not None:
             yield (
                 f"the responses of {len(models)} models are samples of one model here: "
                 f"{', '.join(models)}. The option `series` imports one of them."
+            )
+        if self._left_out_columns:
+            yield (
+                f"columns that are not imported: {', '.join(self._left_out_columns)}. Their values "
+                "differ between the responses of a problem, or are not texts or numbers, or the "
+                "option `problems` gives the problems."
             )
         n_problems = len(self.gold_problems.problems)
         n_answered = len(self.spool.problems)
@@ -277,7 +329,10 @@ class RecordedResponseImport(RowImport):
                 f"{self.options.file} has responses to {n_answered:,} of the {n_problems:,} given "
                 "problems; the dataset excludes the other problems."
             )
-        if warning := describe_quarantine(self.result.quarantined, self.result.read):
+        result = self.result
+        if warning := describe_quarantine(
+            result.quarantined, result.read, result.partly_quarantined
+        ):
             yield warning + self._describe_split()
         if self._conflict is not None:
             first, other = self._conflict
@@ -378,7 +433,9 @@ class RecordedResponseImport(RowImport):
         if len(self._models) > 1:
             first_model = next(filter(None, self._models))
             raise self.options.field_error(
-                "file", f"the file has several models: choose one with `series={first_model}`."
+                "file",
+                f"the file has several models: choose one with `series={first_model}`, or give all "
+                "of them one name with `model_name`.",
             )
         return next(iter(self._models)) or UNKNOWN
 

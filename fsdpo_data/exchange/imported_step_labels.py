@@ -153,7 +153,7 @@ def make_completion(solution: RecordedResponse) -> Completion:
     ratings = solution.step_ratings
     return Completion(
         solution.response,
-        "stop",
+        solution.finish_reason,
         step_chars=tuple(map(len, solution.steps)),
         step_labels=tuple(map(float, solution.step_labels)),
         step_ratings=None if ratings is None else tuple(ratings),

@@ -48,8 +48,8 @@ class ImportOutputsOptions(ResponseReading):
     """Turn responses that another program recorded into a sealed dataset."""
 
     file: Annotated[str | Path, Option(positional=True)]
-    """JSON lines, JSON, parquet or CSV file, a directory of such files, a pattern, or org/name of a
-    dataset on the Hub.
+    """JSON lines, JSON, parquet, CSV or TSV file, a directory of such files, a pattern, or org/name
+    of a dataset on the Hub.
     """
     out: Annotated[str | Path, Option(in_digest=False)]
     """Directory of the new dataset."""

@@ -26,23 +26,36 @@ from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_t
 
 
 def read_outputs(
-    file: Path, reading: ResponseReading = DEFAULT_RESPONSE_READING
+    file: Path, reading: ResponseReading = DEFAULT_RESPONSE_READING, series: str | None = None
 ) -> list[RecordedResponse]:
     """Read recorded responses in any known format with golds, as an import does.
 
     Args:
         file: The file.
         reading: How to read its rows.
+        series: Name of the model whose responses are read; None for all.
 
     Raises:
-        InputError: if a row cannot be read, or has no known format with golds.
+        InputError: if a row cannot be read, or has no known format with golds, or if no response
+            is of the model ``series``.
     """
     format_of_row = partial(find_response_format, reading=reading, requires_gold=True)
     rows = read_usable_rows(file, format_of_row)
     responses = [response for row in rows for response in row.responses]
     if not responses:
         raise InputError(f"{file}: no responses found. Expected at least one row.")
-    return responses
+    if series is None:
+        return responses
+    selected = [response for response in responses if response.model == series]
+    if not selected:
+        models = sorted({response.model for response in responses} - {""})
+        raise InputError(
+            f"{file} has no response of this model. Its models are "
+            f"{', '.join(models) or 'unnamed'}.",
+            field="series",
+            value=series,
+        )
+    return selected
 
 
 def count_unknown_finish_reasons(recorded: Sequence[RecordedResponse]) -> str:
@@ -74,7 +87,7 @@ class GradedResponse:
         recorded = self.recorded_response
         return {
             "row": recorded.row,
-            "series": recorded.series,
+            "series": self.series,
             "question": recorded.question,
             "gold": recorded.gold,
             "response": recorded.response,
@@ -85,10 +98,21 @@ class GradedResponse:
         }
 
     @property
+    def series(self) -> str:
+        """The model and the sample; the responses with the same ones are evaluated together."""
+        recorded = self.recorded_response
+        return ", ".join(dict.fromkeys(filter(None, (recorded.model, recorded.series))))
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether accuracy counts the response: its gold answer is readable."""
+        return self.verdict.status != "gold_unparsed"
+
+    @property
     def differs_from_recorded(self) -> bool:
-        """Whether the recorded verdict is another one; False without one."""
+        """Whether the recorded verdict is another one; False without one, or if not counted."""
         recorded = self.recorded_response.correct
-        return recorded is not None and recorded != self.is_correct
+        return self.is_counted and recorded is not None and recorded != self.is_correct
 
 
 def grade_outputs(
@@ -142,18 +166,19 @@ def summarize_by_series(scored: Sequence[GradedResponse]) -> list[dict[str, Any]
     - ``correct``: responses with the verdict ``correct``
     - ``marked_correct``: correct responses whose answer is marked, e.g. boxed
     - ``exact_correct``: correct responses without any tolerance
-    - ``n``: all responses, except those with an empty gold. Undecided ones and timeouts count as
-      wrong
+    - ``n``: all responses, except those with an unreadable gold. Undecided ones and timeouts count
+      as wrong
     - ``ci95``: 95 % interval of ``correct / n``, with problems as the independent units
     - ``upper_bound``: the correct and the undecided responses
     - ``upper_bound_ci95``: 95 % interval of ``upper_bound / n``
     - ``outcomes``: responses by outcome
-    - ``recorded_correct``: responses whose recorded verdict is correct; None without such verdicts
-    - ``disputed``: responses whose recorded verdict differs
+    - ``recorded_correct``: of the ``n`` responses, those whose recorded verdict is correct; None if
+      one of them has no such verdict
+    - ``disputed``: of the ``n`` responses, those whose recorded verdict differs
     """
     groups: dict[str, list[GradedResponse]] = defaultdict(list)
     for response in scored:
-        groups[response.recorded_response.series].append(response)
+        groups[response.series].append(response)
     return [{"series": name, **_summarize(groups[name])} for name in sorted(groups)]
 
 
@@ -161,8 +186,8 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
     """Return the scores of one series; see :func:`summarize_by_series`."""
     outcomes: Counter[Outcome] = Counter(response.verdict.status for response in responses)
     n_correct = outcomes["correct"]
-    n = outcomes.total() - outcomes["gold_unparsed"]
-    recorded_verdicts = [response.recorded_response.correct for response in responses]
+    counted_responses = [response for response in responses if response.is_counted]
+    recorded_verdicts = [response.recorded_response.correct for response in counted_responses]
     marked_correct = [
         response
         for response in responses
@@ -173,10 +198,10 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
         "correct": n_correct,
         "marked_correct": len(marked_correct),
         "exact_correct": sum(response.is_exactly_correct for response in responses),
-        "n": n,
-        "ci95": _interval(responses, ["correct"]),
+        "n": len(counted_responses),
+        "ci95": _interval(counted_responses, ["correct"]),
         "upper_bound": n_correct + outcomes[UNDECIDED],
-        "upper_bound_ci95": _interval(responses, ["correct", UNDECIDED]),
+        "upper_bound_ci95": _interval(counted_responses, ["correct", UNDECIDED]),
         "outcomes": dict(sorted(outcomes.items())),
         "recorded_correct": sum(map(bool, recorded_verdicts)) if has_all_recorded else None,
         "disputed": sum(response.differs_from_recorded for response in responses),
@@ -191,9 +216,7 @@ def _interval(responses: Sequence[GradedResponse], outcomes: Collection[str]) ->
     clusters: list[str | int] = []
     has_outcome: list[bool] = []
     for response in responses:
-        status = response.verdict.status
-        if status != "gold_unparsed":
-            recorded = response.recorded_response
-            clusters.append(recorded.question or recorded.row)
-            has_outcome.append(status in outcomes)
+        recorded = response.recorded_response
+        clusters.append(recorded.question or recorded.row)
+        has_outcome.append(response.verdict.status in outcomes)
     return mean_rate(has_outcome, clusters).ci95

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Self
 
@@ -20,6 +20,7 @@ from fsdpo_data.core.finish_reasons import (
     read_finish_reason,
     unknown_finish_reason,
 )
+from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.problems.golds import GoldReading, means_no_gold, read_gold
 from fsdpo_data.problems.row_formats import FieldName, RowReading
@@ -51,7 +52,8 @@ class RecordedResponse:
     model: str = ""  #: Model of the response; empty if unknown.
     reward: float | None = None  #: Reward of a reward model, in [0, 1]; None without one.
     row: int = 0  #: Number of the row in its file.
-    #: ``length`` if the row marks the response as truncated, or states an unknown reason.
+    #: ``length`` if the row marks the response as truncated, states an unknown reason, or if its
+    #: labels end before its steps.
     finish_reason: FinishReason = "stop"
     has_finish_reason: bool = False  #: Whether the row has a finish reason of the response.
     unknown_finish_reason: str = ""  #: The finish reason as in the row, if its name is unknown.
@@ -68,6 +70,8 @@ class RecordedResponse:
     goes_on: bool = False  #: Whether the original solution has steps after the labelled ones.
     #: Values that identify the response in a file of step scores; empty if the format has none.
     key: tuple[Any, ...] = ()
+    #: Columns of the row that no format reads, such as a difficulty.
+    own_columns: Mapping[str, Any] = field(default_factory=dict)
     #: Reason why this response of several cannot be used; empty for a usable one.
     error: str = ""
 
@@ -102,9 +106,12 @@ class ResponseFields:
     #: Fields with the number of generated tokens.
     n_tokens: Sequence[str] = ("n_tokens", "num_generated_tokens")
     steps: Sequence[str] = ()  #: Fields with the steps of a response, a list of texts.
-    #: Fields with the step scores of a response, a list of numbers. A single number is a score of
-    #: the response, and is not read.
-    step_scores: Sequence[str] = ()
+    step_scores: Sequence[
+        str
+    ] = ()  #: Fields with the step scores of a response, a list of numbers.
+    #: Whether a single number in the place of step scores is the score of the response. It is not
+    #: imported then; otherwise it is an error.
+    has_response_scores: bool = False
     step_separator: str = ""  #: Text between the scored steps of a response that lists no steps.
     #: Pattern of a chat prompt that the first listed steps contain before the response.
     chat_prompt: str = ""
@@ -139,6 +146,21 @@ class ResponseFields:
         if reading.gold != self.gold_reading:
             changes["gold_reading"] = reading.gold
         return replace(self, **changes) if changes else self
+
+    def own_columns(self, fields: Fields) -> dict[str, Any]:
+        """Return the columns of a row that no format reads; empty for formats of other tools."""
+        if not self.whole_question:
+            return {}
+        return {name: value for name, value in fields.items() if name not in self._read_columns}
+
+    @property
+    def _read_columns(self) -> set[str]:
+        """The columns of a row that the format reads."""
+        alternatives = [*self.needs, *self.responses, *self.question, *self.prompt, *self.gold]
+        alternatives += [*self.model, *self.correct, *self.n_tokens, *self.steps, *self.step_scores]
+        names = {name for text in alternatives for name in re.split(r" \+ |\|", text)}
+        names |= {*_FINISH_REASON_FIELDS, *_REASONING_FIELDS, _FINISH_REASONS_FIELD}
+        return {name.partition(".")[0] for name in names}
 
     def find_step_scores(self, fields: Fields) -> Any:
         """Return the step scores in a row of a file of step scores; None if there are none."""
@@ -183,6 +205,7 @@ class ResponseFields:
             request=str(_first(row, self.request) or ""),
             model=str(_first(row, self.model) or ""),
             key=response_key(row, self.key),
+            own_columns=self.own_columns(row),
         )
         if not self.by_model:
             yield from self._read_completions(row, base)
@@ -210,7 +233,7 @@ class ResponseFields:
         self, fields: Fields, base: RecordedResponse
     ) -> Iterator[RecordedResponse]:
         """Yield the responses of one model; ``base`` has the values that they share."""
-        value = _first(fields, self.responses)
+        value = self._find_responses(fields)
         if self.is_list and not isinstance(value, list):
             raise TypeError(f"{value!r} is not a list")
         responses = _flatten(value) if isinstance(value, list) else [value]
@@ -260,6 +283,14 @@ class ResponseFields:
                 step_scores=_first_or(response_fields, self.step_scores, step_scores[index]),
             )
 
+    def _find_responses(self, fields: Fields) -> Any:
+        """Return the response or the list of responses; CSV files have the list as JSON text."""
+        for name in self.responses:
+            value = _first(fields, (name,))
+            if value is not None:
+                return _parse_list(value) if self.is_list or name in _LIST_FIELDS else value
+        return None
+
     def _require_text(self, name: str, value: Any) -> str:
         """Return a value that is text, or raise an UnusableRowError."""
         if isinstance(value, str):
@@ -271,6 +302,9 @@ class ResponseFields:
         raise UnusableRowError(f"the {name} is {value!r}; expected text")
 
 
+#: Fields of responses in which a JSON list as text, as in CSV files, is a list of responses.
+_LIST_FIELDS = ("responses", "completions", "outputs", "samples", "generations")
+_FINISH_REASONS_FIELD = "finish_reasons"
 _FINISH_REASON_FIELDS = ("finish_reason.type", "finish_reason", "stop_reason")
 _REASONING_FIELDS = ("message.reasoning_content", "message.reasoning", "reasoning")
 #: Verdicts that mean "correct". In CSV files all values are text, and judges write words.
@@ -315,8 +349,26 @@ def _flatten(values: list[Any]) -> list[Any]:
     return list(chain.from_iterable(lists))
 
 
+def _parse_list(value: Any) -> Any:
+    """Return a value of a row; a list that a CSV file has as JSON text becomes a list.
+
+    Raises:
+        UnusableRowError: if the text is a list of another notation, such as Python's.
+    """
+    if not isinstance(value, str) or not re.match(r"\s*\[", value):
+        return value
+    try:
+        parsed = parse_json(value)
+    except ValueError:
+        if re.fullmatch(r"\s*\['.*'\]\s*", value, re.S):
+            raise UnusableRowError("a list is not JSON: write its texts in double quotes") from None
+        return value
+    return parsed if isinstance(parsed, list) else value
+
+
 def _per_response(value: Any, count: int) -> list[Any]:
     """Return one value per response; a single value does not apply to several responses."""
+    value = _parse_list(value)
     if isinstance(value, list) and len(value) == count:
         return value
     if isinstance(value, list):
@@ -326,7 +378,7 @@ def _per_response(value: Any, count: int) -> list[Any]:
 
 def _find_finish_reasons(fields: Fields, count: int) -> list[Any]:
     """Return the recorded finish reason of each response; a single value holds for all."""
-    value = _first(fields, ("finish_reasons", *_FINISH_REASON_FIELDS))
+    value = _first(fields, (_FINISH_REASONS_FIELD, *_FINISH_REASON_FIELDS))
     values = _per_response(value, count) if isinstance(value, list) else [value] * count
     return [_first({"finish_reason": value}, _FINISH_REASON_FIELDS) for value in values]
 
@@ -341,6 +393,7 @@ def _lists_per_response(value: Any, responses: Any, count: int) -> list[Any]:
     """
     if value is None:
         return [None] * count
+    value = _parse_list(value)
     return _per_response(value, count) if isinstance(responses, list) else [value]
 
 

@@ -77,6 +77,8 @@ class ImportResult:
     #: Number of steps, by whether their label means right (0.5 or more).
     steps: Counter[bool] = field(default_factory=Counter)
     quarantined: list[QuarantinedRow] = field(default_factory=list)  #: The unusable rows.
+    #: Number of quarantined rows of which other responses are imported.
+    partly_quarantined: int = 0
 
 
 class RowImport(ABC):
@@ -106,10 +108,14 @@ class RowImport(ABC):
             for row in read_rows(file.rows, self.format_of_row, seen_documents):
                 self.result.read += 1
                 n_stored = self.result.rows
+                n_quarantined = len(self.result.quarantined)
                 for reason in self._store_row(row, file):
                     quarantined = quarantine_row(file.location, row.record, reason)
                     self.result.quarantined.append(quarantined)
-                if row.document and self.result.rows > n_stored:
+                if self.result.rows == n_stored:
+                    continue
+                self.result.partly_quarantined += len(self.result.quarantined) > n_quarantined
+                if row.document:
                     seen_documents.add(row.document)
         if not self.result.rows:
             raise InputError(self.nothing_message(source))

@@ -144,10 +144,12 @@ class StepLabelFields:
         if n_steps == 0 or (n_labels != n_steps and not is_labelled_part):
             raise UnusableRowError(f"{n_steps} steps and {n_labels} labels")
         steps = solution.steps
+        goes_on = solution.goes_on or len(steps) < n_steps
         if self.step_separator:
-            goes_on = solution.goes_on or len(steps) < n_steps
             steps = self._separate_steps(steps, goes_on=goes_on)
-        solution = replace(solution, steps=tuple(steps))
+        solution = replace(
+            solution, steps=tuple(steps), finish_reason="length" if goes_on else "stop"
+        )
         _check_texts(solution)
         return replace(solution, response="".join(steps))
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.exchange.export_formats import MATH_SHEPHERD_TAG
 from fsdpo_data.exchange.response_formats import Fields, RecordedResponse, read_verdict
+from fsdpo_data.steps.first_error import NO_ERROR
 from fsdpo_data.steps.segment import split_auto
 
 _FIRST_STEP = re.compile(r"\s*Step 1:")
@@ -81,9 +82,12 @@ def read_processbench(fields: Fields) -> Iterator[RecordedResponse]:
             f"label {first_error!r} of {len(steps)} steps, expected a whole number from -1 to "
             f"{len(steps) - 1}"
         )
+    is_correct = read_verdict(fields.get("final_answer_correct"))
+    if first_error == NO_ERROR and is_correct is False:
+        # A wrong answer needs a wrong step, so one of the two values is wrong.
+        raise UnusableRowError("the label has no wrong step, but the final answer is wrong")
     labels = [index != first_error for index in range(len(steps))]
-    solution = labelled_solution(fields["problem"], steps, labels)
-    yield replace(solution, correct=read_verdict(fields.get("final_answer_correct")))
+    yield replace(labelled_solution(fields["problem"], steps, labels), correct=is_correct)
 
 
 def read_prm800k(fields: Fields) -> Iterator[RecordedResponse]:

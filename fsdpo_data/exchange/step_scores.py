@@ -44,7 +44,7 @@ def read_steps(
         UnusableResponseError: if the steps are not in the response, or if the numbers of steps and
             scores differ. Also if a score is not a number in [0, 1].
     """
-    scores = _check_scores(response.step_scores)
+    scores = _check_scores(response.step_scores, names)
     if segmenter is not None or (response.steps is None and not names.step_separator):
         if scores is None:
             return None
@@ -74,10 +74,14 @@ def _segment(response: RecordedResponse, segmenter: str) -> list[str]:
     return split_steps(text, thinking_chars, segmenter_name(segmenter))
 
 
-def _check_scores(value: Any) -> list[float] | None:
+def _check_scores(value: Any, names: ResponseFields) -> list[float] | None:
     """Return step scores as numbers; None if the row has none."""
-    if value is None or isinstance(value, int | float):
+    if value is None or (names.has_response_scores and isinstance(value, int | float)):
         return None
+    if isinstance(value, int | float):
+        raise UnusableResponseError(
+            f"step scores: {value!r} is one number; expected a list of numbers for each response"
+        )
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise UnusableResponseError(f"step scores: {value!r} is not a list of numbers")
     for score in value:

@@ -10,7 +10,7 @@ from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.pairs.limits import AllowUnclosed, MaxPairs
-from fsdpo_data.steps.rewards import AGGREGATES, PAIR_AGGREGATE, aggregate_expr
+from fsdpo_data.steps.rewards import AGGREGATES, PAIR_AGGREGATE, REWARD_PRECISION, aggregate_expr
 
 PAIR_PANEL = "Style full"  #: Heading in ``--help`` of the options of these pairs.
 
@@ -66,12 +66,13 @@ def choose_pairs(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
         _select_side(ranked, "chosen", spec.top)
         .join(_select_side(ranked, "rejected", spec.top), on="problem_id")
         .with_columns(margin=pl.col("chosen_reward") - pl.col("rejected_reward"))
+        .with_columns(tolerance=_margin_tolerance())
         .sort("chosen_rank", "rejected_rank")
     )
     if not spec.require_outcome:
-        pairs = pairs.filter(pl.col("margin") > 0)
+        pairs = pairs.filter(pl.col("margin") > pl.col("tolerance"))
     if spec.min_margin is not None:
-        pairs = pairs.filter(pl.col("margin") >= spec.min_margin)
+        pairs = pairs.filter(pl.col("margin") + pl.col("tolerance") >= spec.min_margin)
     if spec.max_pairs is not None:
         rank_in_problem = pl.int_range(pl.len()).over("problem_id")
         widest_first = pairs.sort("margin", descending=True, maintain_order=True)
@@ -79,6 +80,12 @@ def choose_pairs(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
     # The solutions of a problem are adjacent, so any row number orders the problems.
     problem_order = pl.col("chosen").min().over("problem_id")
     return pairs.sort(problem_order, "chosen_rank", "rejected_rank").select("chosen", "rejected")
+
+
+def _margin_tolerance() -> pl.Expr:
+    """Return the rounding error of the margins; see :func:`~.steps.rewards.reward_tolerance`."""
+    sizes = pl.col("chosen_reward", "rejected_reward").abs()
+    return REWARD_PRECISION * pl.max_horizontal(1.0, sizes)
 
 
 def _select_side(ranked: pl.LazyFrame, side: str, top: int) -> pl.LazyFrame:

@@ -84,11 +84,11 @@ def _solution_pair_violations(settings: ImportedPairSettings | PairSpec) -> dict
         "pair a solution with itself": pl.col("chosen_id") == pl.col("rejected_id"),
         **_side_violations("chosen"),
         **_side_violations("rejected"),
-        "contain a truncated solution": chosen_is_truncated | rejected_is_truncated,
     }
     if isinstance(settings, ImportedPairSettings):
-        violations |= _imported_pair_violations()
-    elif settings.require_outcome:
+        return violations | _imported_pair_violations()
+    violations["contain a truncated solution"] = chosen_is_truncated | rejected_is_truncated
+    if settings.require_outcome:
         chosen_is_not_correct = pl.col("chosen_outcome") != "correct"
         rejected_is_not_incorrect = ~pl.col("rejected_outcome").is_in(MODEL_FAILURES)
         violation = "have a chosen solution that is not correct, or a rejected one not incorrect"

@@ -126,10 +126,17 @@ def describe_conflicts(problems: Sequence[Problem]) -> str:
     )
 
 
-def describe_quarantine(quarantined: Sequence[QuarantinedRow], n_rows: int) -> str:
+def describe_quarantine(
+    quarantined: Sequence[QuarantinedRow], n_rows: int, n_partial: int = 0
+) -> str:
     """Return the most frequent reason of quarantined rows, with an example; empty if few are.
 
     A row counts once, even if several of its responses are quarantined.
+
+    Args:
+        quarantined: The rows.
+        n_rows: Number of all rows.
+        n_partial: Number of quarantined rows of which other responses are used.
     """
     n_quarantined = len({(row.source, row.row) for row in quarantined})
     if n_quarantined <= MAX_QUARANTINED_FRACTION * n_rows:
@@ -138,8 +145,9 @@ def describe_quarantine(quarantined: Sequence[QuarantinedRow], n_rows: int) -> s
     kinds = Counter(row.reason.partition(":")[0] for row in quarantined)
     kind, count = kinds.most_common(1)[0]
     example = next(row for row in quarantined if row.reason.partition(":")[0] == kind)
+    partly = f", {n_partial:,} of them with some of their responses only" if n_partial else ""
     return (
-        f"{n_quarantined:,} of {n_rows:,} rows are in quarantine. The most frequent reason "
+        f"{n_quarantined:,} of {n_rows:,} rows are in quarantine{partly}. The most frequent reason "
         f"({count:,} times, first in row {example.row}): {example.reason}."
     )
 

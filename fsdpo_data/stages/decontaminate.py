@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,12 +76,28 @@ class BenchmarkCounts(FileModel):
     same_answer: int  #: Matched questions whose gold answer is that of a problem.
 
 
+class EarlierOverlap(FileModel):
+    """The result of an earlier comparison with other benchmarks."""
+
+    options: OverlapSettings  #: The benchmarks and the parameters of the comparison.
+    problems: int  #: Problems that were compared.
+    contaminated: int  #: Problems that overlap with a benchmark.
+    benchmarks: dict[str, BenchmarkCounts]  #: The counts of each benchmark, by its name.
+
+
 class OverlapCounts(StageCounts):
     """The overlap of the problems with benchmarks."""
 
     problems: int  #: Problems that were compared.
     contaminated: int  #: Problems that overlap with a benchmark.
     benchmarks: dict[str, BenchmarkCounts]  #: The counts of each benchmark, by its name.
+    #: Comparisons with benchmarks that this one does not name, in their order.
+    earlier: list[EarlierOverlap] = Field(default_factory=list)
+
+    @property
+    def comparisons(self) -> Sequence[EarlierOverlap | OverlapCounts]:
+        """All comparisons, the earlier ones first."""
+        return [*self.earlier, self]
 
 
 #: The entry of a comparison with benchmarks.
@@ -198,28 +214,28 @@ class DecontaminateStage(Stage):
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Record the overlaps in the manifest; the rows do not change."""
-        self._warn_about_replaced_benchmarks(draft.manifest)
-        return self.make_record(self.report.counts())
+        counts = self.report.counts()
+        counts.earlier = _earlier_overlaps(draft.manifest, counts.benchmarks)
+        return self.make_record(counts)
 
-    def _warn_about_replaced_benchmarks(self, manifest: Manifest) -> None:
-        """Warn if the parent was compared with other benchmarks, whose counts are replaced."""
-        record = manifest.find(OVERLAP_STAGE, OverlapRecord)
-        if record is None:
-            return
-        new_counts = self.report.counts().benchmarks
-        replaced = {
-            name: counts.problems
-            for name, counts in record.counts.benchmarks.items()
-            if name not in new_counts
-        }
-        if replaced:
-            overlaps = ", ".join(
-                f"{count:,} problems in {name}" for name, count in replaced.items()
-            )
-            log.warning(
-                f"the new dataset no longer states its earlier overlaps ({overlaps}). Name all "
-                "benchmarks in one command to state them together."
-            )
+
+def _earlier_overlaps(manifest: Manifest, replaced: Container[str]) -> list[EarlierOverlap]:
+    """Return the comparisons that a manifest states, with benchmarks that are not replaced."""
+    record = manifest.find(OVERLAP_STAGE, OverlapRecord)
+    if record is None:
+        return []
+    counts = record.counts
+    latest = EarlierOverlap(
+        options=record.options,
+        problems=counts.problems,
+        contaminated=counts.contaminated,
+        benchmarks=counts.benchmarks,
+    )
+    return [
+        overlap
+        for overlap in (*counts.earlier, latest)
+        if any(name not in replaced for name in overlap.benchmarks)
+    ]
 
 
 def read_sealed_problems(root: Path) -> list[Problem]:
@@ -402,11 +418,15 @@ def _training_problems(options: DecontaminateOptions) -> Sequence[Problem]:
 
 
 def _summarize(record: OverlapRecord, manifest: Manifest) -> list[Row]:
-    """Return the row of the summary."""
-    counts = record.counts
-    names = ", ".join(counts.benchmarks)
-    text = f"{counts.contaminated:,} of {counts.problems:,} problems overlap with {names}"
-    return [("in benchmarks", text)]
+    """Return a row of the summary for each comparison."""
+    return [
+        (
+            "in benchmarks",
+            f"{counts.contaminated:,} of {counts.problems:,} problems overlap with "
+            f"{', '.join(counts.benchmarks)}",
+        )
+        for counts in record.counts.comparisons
+    ]
 
 
 STAGES.register(StageEntry(name=OVERLAP_STAGE, record=OverlapRecord, summarize=_summarize))

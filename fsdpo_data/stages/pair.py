@@ -96,6 +96,14 @@ class PairStage(BasePairStage):
 def _no_pairs_message(solutions: pl.LazyFrame, source: Path, spec: PairSpec) -> str:
     """Return the error message for a dataset without any pair."""
     counts = problem_counts(solutions)
+    is_truncated = pl.col("finish_reason") == "length"
+    total, truncated = collect_rows(solutions.select(pl.len(), is_truncated.sum())).row(0)
+    if truncated == total:
+        return (
+            f"{source}: {truncated} of {total} solutions are truncated, or end early after an "
+            "import of step labels. Such solutions are in no pair, because a trainer would teach "
+            "the model to stop there."
+        )
     message = (
         f"{source}: none of {counts['problems']} problems gives a pair. {counts['too_easy']} have "
         f"no incorrect solution, {counts['too_hard']} have no correct one. Sample more solutions, "

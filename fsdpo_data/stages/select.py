@@ -62,7 +62,7 @@ from fsdpo_data.stages.label_columns import count_labels, label_stats
 from fsdpo_data.stages.label_records import LABEL_STAGE, LabelRecord, RolloutCounts
 from fsdpo_data.stages.score import recount_rewards
 from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
-from fsdpo_data.steps.rewards import AGGREGATES, stored_reward
+from fsdpo_data.steps.rewards import AGGREGATES, reward_tolerance
 
 SELECT_STAGE = "select"  #: Name of the stage.
 _PROBLEMS_PANEL = "Problems"
@@ -373,7 +373,8 @@ def _filter_solutions(options: SelectOptions, funnel: Funnel) -> None:
     for name, column in (("reward", "reward"), ("tokens", "n_tokens"), ("steps", "steps")):
         number_range = options.range_of(name)
         if number_range is not None and name == "reward":
-            number_range = NumberRange(*map(stored_reward, number_range))
+            low, high = number_range
+            number_range = NumberRange(low - reward_tolerance(low), high + reward_tolerance(high))
         if number_range is not None and funnel.solutions[column].null_count() == len(
             funnel.solutions
         ):
@@ -517,12 +518,15 @@ def update_manifest(
     manifest.put(sampled)
     _update_stage_counts(manifest, list(files), solutions)
     overlaps = manifest.find(OVERLAP_STAGE, OverlapRecord)
-    if overlaps is not None and overlaps.counts.contaminated:
-        # The overlaps of single problems are unknown here.
-        manifest.remove(OVERLAP_STAGE)
-    elif overlaps is not None:
-        overlaps.counts.problems = problems.height
-        manifest.put(overlaps)
+    if overlaps is not None:
+        comparisons = overlaps.counts.comparisons
+        if any(comparison.contaminated for comparison in comparisons):
+            # The overlaps of single problems are unknown here.
+            manifest.remove(OVERLAP_STAGE)
+        else:
+            for comparison in comparisons:
+                comparison.problems = problems.height
+            manifest.put(overlaps)
 
 
 def _update_stage_counts(manifest: Manifest, files: list[Path], solutions: pl.DataFrame) -> None:

@@ -71,6 +71,7 @@ for _aggregate in (
 DEFAULT_AGGREGATE = "min"
 PAIR_AGGREGATE = "mean"  #: The aggregate that ranks solutions for pairs.
 OUTCOME_AGGREGATE = "last"  #: The aggregate for outcome reward models, in place of both.
+REWARD_PRECISION = 1e-6  #: Precision of aggregated rewards, whose steps are stored in 32 bits.
 DEFAULT_GAMMA = 0.5  #: Inverse temperature γ of the step weights (section 4.1 of the paper).
 
 
@@ -99,6 +100,15 @@ def stored_reward(reward: float) -> float:
     Bounds of rewards are rounded in the same way, so that they include rewards that equal them.
     """
     return ctypes.c_float(reward).value
+
+
+def reward_tolerance(reward: float) -> float:
+    """Return the difference that rounding makes between two aggregates of rewards.
+
+    The aggregate of rewards in 32 bits may be beside its exact value: the mean of 0.6 and 0.8 is
+    0.700000018. Bounds of aggregates and of their differences include values within the tolerance.
+    """
+    return REWARD_PRECISION * max(1.0, abs(reward))
 
 
 def step_weights(rewards: Sequence[float], gamma: float, sign: int) -> list[float]:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fsdpo_data.core.entities import MODEL_FAILURES
+from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.dataset.step_labels import (
     LabelKind,
@@ -100,7 +100,7 @@ def read_labelled_rows(
     has_labelled_row = False
     for name, source, kind in zip(names, data.sources, kinds, strict=True):
         if kind is None:
-            rows = _read_file_rows(name, source, config)
+            rows = _read_file_rows(name, source, config, data.sources.index(source))
         else:
             rows = _read_dataset_rows(source, kind, config, mixed_problems, counts)
         for row in rows:
@@ -199,13 +199,21 @@ def _mixed_problems(
     for source, kind in zip(data.sources, kinds, strict=True):
         if kind is None:
             continue
+        has_outcome = False
         for _, row in _used_rows(source, kind, config):
             if row["labels"] is None:
                 continue
+            has_outcome |= row["outcome"] in GRADED_OUTCOMES
             if row["outcome"] == "correct":
                 correct_ids.add(row["problem_id"])
             elif row["outcome"] in MODEL_FAILURES:
                 wrong_ids.add(row["problem_id"])
+        if not has_outcome:
+            raise _unusable_data_error(
+                source.name,
+                "its solutions with labels have no outcome, so only_mixed would leave all of them "
+                "out. Leave out `only_mixed`, or this source.",
+            )
     mixed_ids = correct_ids & wrong_ids
     if any(kinds) and not mixed_ids:
         raise _unusable_data_error(
@@ -216,10 +224,13 @@ def _mixed_problems(
     return mixed_ids
 
 
-def _read_file_rows(name: str, source: RowSource, config: PrmConfig) -> Iterator[LabelledRow]:
+def _read_file_rows(
+    name: str, source: RowSource, config: PrmConfig, number: int
+) -> Iterator[LabelledRow]:
     """Yield the rows of a stepwise-supervision file.
 
     Rows with the same ``problem_id`` form a problem. Without ids, rows with the same prompt do.
+    Files count their problems in their own way, so an id is one of the source ``number`` only.
     """
     if config.samples or config.only_mixed:
         raise _unusable_data_error(
@@ -234,7 +245,10 @@ def _read_file_rows(name: str, source: RowSource, config: PrmConfig) -> Iterator
                 f"{location}: the columns {', '.join(missing)} are missing. The row has "
                 f"{', '.join(row)}."
             )
-        yield _labelled_row(location, {"problem_id": row["prompt"], **row})
+        problem = row["prompt"]
+        if row.get("problem_id") is not None:
+            problem = f"{row['problem_id']} of source {number}" if number else row["problem_id"]
+        yield _labelled_row(location, {**row, "problem_id": problem})
 
 
 def _unusable_data_error(name: str, reason: str) -> InputError:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +29,6 @@ from fsdpo_train.trainer.run_directory import is_main_process, lock_run_director
 from fsdpo_train.trainer.train_command import train_command
 from fsdpo_train.trainer.trainer import save_merged
 
-TEMPLATE_ROWS = 200  #: Rows of a file whose prompts show its prompt template.
 ReportT = TypeVar("ReportT", bound="TrainingReport")
 
 
@@ -148,15 +146,15 @@ def _write_template(config: TrainConfig, data: TrainingData) -> None:
     }
     files = [source for source in data.sources if source.manifest is None]
     if files:
-        names.add(recognise_template(_first_prompts(files), str(config.out)))
+        names.add(recognise_template(_distinct_prompts(files), str(config.out)))
     name = names.pop()
     write_trained_template(config.out, name if not names and name in TEMPLATES else None)
 
 
-def _first_prompts(files: Sequence[RowSource]) -> list[str]:
-    """Return the prompts of the first rows of each file."""
-    prompts = (row.get("prompt") for file in files for _, row in islice(file.rows(), TEMPLATE_ROWS))
-    return [prompt for prompt in prompts if isinstance(prompt, str)]
+def _distinct_prompts(files: Sequence[RowSource]) -> list[str]:
+    """Return the prompts of all rows; a file may have prompts of several templates."""
+    prompts = (row.get("prompt") for file in files for _, row in file.rows())
+    return list(dict.fromkeys(prompt for prompt in prompts if isinstance(prompt, str)))
 
 
 def _write_card(

@@ -32,7 +32,7 @@ from fsdpo_bench.metrics.decoder_choices import DecoderChoices
 from fsdpo_bench.metrics.disagreements import RECORDED_COLUMN
 from fsdpo_bench.metrics.likelihood import with_likelihoods
 from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool
-from fsdpo_bench.metrics.report_numbers import NUMBERS, ReportNumber, number_rows
+from fsdpo_bench.metrics.report_numbers import NUMBERS, ReportNumber, format_points, number_rows
 from fsdpo_bench.metrics.result_records import Results, read_results
 from fsdpo_bench.metrics.sample_arrays import Samples
 from fsdpo_bench.report.plots import _space_out
@@ -40,6 +40,7 @@ from fsdpo_bench.report.problem_list import build_problem_list, explain_outcome
 from fsdpo_bench.report.render import render_html, render_markdown
 from fsdpo_bench.report.svg import Axis
 from fsdpo_bench.tasks.table import builtin_tasks
+from fsdpo_cards.render import format_percent
 from pydantic import ValidationError
 from typer.testing import CliRunner
 
@@ -47,6 +48,7 @@ from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.entities import OUTCOMES
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
+from fsdpo_data.core.statistics import Mean
 from fsdpo_data.models.resolve import resolve_weights
 from fsdpo_data.problems.embedded import PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
@@ -94,6 +96,13 @@ def invoke(*words: object, **env: str) -> str:
 
 
 # Files
+
+
+def test_a_bound_of_zero_has_no_sign() -> None:
+    """Rounding gives -0.0, as the mean of several intervals may be just below zero."""
+    mean = Mean(value=0.0, n=5, ci95=(-1e-17, 0.164))
+    assert format_points(mean) == "0.0 [0.0, 16.4]"
+    assert format_percent(-1e-17, mean.ci95) == "0.0 %  [0.0, 16.4]"
 
 
 def test_a_run_gets_files_that_agree_and_are_the_same_again(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ from fsdpo_train.preference import train as dpo  # noqa: E402
 from fsdpo_train.preference.data import tokenize_groups  # noqa: E402
 from fsdpo_train.preference.pairs import group_by_prompt, open_pairs  # noqa: E402
 from fsdpo_train.preference.reference_store import ReferenceStore  # noqa: E402
+from fsdpo_train.trainer.row_source import RowSource  # noqa: E402
+from fsdpo_train.trainer.run import _distinct_prompts  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +69,14 @@ def test_a_policy_trained_on_a_file_keeps_the_template_of_its_prompts(
     dpo.train_dpo(config(policy, data, tmp_path / "out", max_steps=1))
     assert read_trained_template(tmp_path / "out") == template
     assert (tmp_path / "out" / TEMPLATE_FILE).exists()
+
+
+def test_the_prompts_of_all_rows_show_the_template() -> None:
+    """A file may be two files in one: a second template follows after 300 rows."""
+    rows = [("", {"prompt": f"Problem {number}"}) for number in range(300)]
+    source = RowSource("digest", "rows", lambda: iter([*rows, rows[0], ("", {"prompt": "Task 1"})]))
+    prompts = _distinct_prompts([source])
+    assert len(prompts) == 301 and prompts[-1] == "Task 1"
 
 
 def losses(out: Path) -> list[float]:

@@ -19,6 +19,7 @@ import pytest
 from helpers import label_with_rollouts, problem_set, seal_json, small_build
 from prm_data import stepwise_rows, write_rows
 from random_model import save_other_architecture, save_random_model
+from recorded_imports import import_labels
 from training import kill_at_step
 
 torch = pytest.importorskip("torch")
@@ -308,6 +309,34 @@ def test_problems_without_a_prompt_keep_their_ids(policy: Path, tmp_path: Path) 
     rows = [{**row, "problem_id": row["prompt"], "prompt": ""} for row in stepwise_rows()]
     prepared = prepare_data(policy, write_rows(tmp_path / "rows.jsonl", rows))
     assert prepared.counts["problems"] == 24
+
+
+def test_rows_without_an_id_are_problems_by_their_prompts(policy: Path, tmp_path: Path) -> None:
+    rows = [{**row, "problem_id": None} for row in stepwise_rows()]
+    with_nulls = prepare_data(policy, write_rows(tmp_path / "nulls.jsonl", rows))
+    plain = prepare_data(policy, write_rows(tmp_path / "plain.jsonl", stepwise_rows()))
+    assert with_nulls.counts["problems"] == plain.counts["problems"] > 1
+
+
+def test_equal_ids_of_two_files_are_two_problems(policy: Path, tmp_path: Path) -> None:
+    files = []
+    for name in ("a", "b"):
+        rows = [
+            {**row, "problem_id": index, "prompt": f"{name}: {row['prompt']}"}
+            for index, row in enumerate(stepwise_rows())
+        ]
+        files.append(write_rows(tmp_path / f"{name}.jsonl", rows))
+    problems = {row.problem for row in labelled_rows(config(policy, files, tmp_path))}
+    assert len(problems) == 2 * len(stepwise_rows())
+
+
+def test_only_mixed_refuses_a_source_without_outcomes(policy: Path, tmp_path: Path) -> None:
+    small_build(tmp_path / "run", problem_set(3))
+    row = {"problem": "2+2?", "steps": ["a", "b"], "label": 1}
+    import_labels(write_rows(tmp_path / "rows.jsonl", [row]), "processbench", tmp_path / "imported")
+    mixed = config(policy, [tmp_path / "run", tmp_path / "imported"], tmp_path, only_mixed=True)
+    with pytest.raises(InputError, match=r"imported.*have no outcome, so only_mixed would leave"):
+        list(labelled_rows(mixed))
 
 
 def test_only_mixed_keeps_problems_with_right_and_wrong_solutions(

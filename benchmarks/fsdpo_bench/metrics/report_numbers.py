@@ -39,7 +39,7 @@ def format_points(mean: Mean, sign: str = "") -> str:
     if mean.value is None or mean.ci95 is None:
         return "–"
     low, high = mean.ci95
-    return f"{100 * mean.value:{sign}.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{100 * mean.value:{sign}z.1f} [{100 * low:z.1f}, {100 * high:z.1f}]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,9 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
         problems = task.make()
     elif data is not None:
         file = find_file(task, data)
-        ref = SourceRef(f"{task.name}/{file.name}", f"sha256:{file_sha256(file)}", "test")
+        # The name of a task tells apart files such as test.jsonl. A file of rows names its task.
+        name = file.name if task.plain_rows is not None else f"{task.name}/{file.name}"
+        ref = SourceRef(name, f"sha256:{file_sha256(file)}", "test")
         problems = read_problems(task, task.read(file), ref.name)
     else:
         ref, records = _read_from_hub(task)

@@ -29,7 +29,9 @@ from fsdpo_data.stages.grade import GradeOptions, GradingOptions
 #: Options that only some kinds of input read.
 _READ_OPTIONS: Mapping[str, Sequence[str]] = {
     "dataset": ["resume"],
-    "file": ["question_field", "gold_field", "response_field", "gold", "show", "as_json"],
+    "file": [
+        *("question_field", "gold_field", "response_field", "gold", "series", "show", "as_json")
+    ],
     "response": [],
 }
 
@@ -75,6 +77,10 @@ class GradeCommandOptions(GradingOptions, ResponseReading):
         None
     )
     """Grade one response, and explain the verdict."""
+    series: str | None = None
+    """For a file: name of the model whose responses are graded. By default each model of the file
+    has a row of its own.
+    """
     resume: Resume = False
     """Continue the run in `out`."""
     show: Annotated[int, Field(ge=0), Option(in_digest=False)] = 10
@@ -93,7 +99,14 @@ class GradeCommandOptions(GradingOptions, ResponseReading):
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
         super().model_post_init(context)
-        if (self.data is None) == (self.explain is None):
+        if self.data is not None and self.explain is not None:
+            raise self.field_error(
+                "explain",
+                "expected a gold answer and one response, and no other word, but "
+                f"{str(self.data)!r} follows. Put a text with spaces in quotes. To grade a file or "
+                "a dataset, leave out `explain`.",
+            )
+        if self.data is None and self.explain is None:
             raise InputError(
                 "either `data` or `explain` is required. Give a dataset or a file of responses, or "
                 "a gold answer with a response to explain."
@@ -144,7 +157,7 @@ def _grade_file(file: Path, options: GradeCommandOptions) -> None:
     out = None if options.out is None else Path(options.out)
     if out is not None and (out.suffix != ".jsonl" or out.exists()):
         raise options.field_error("out", "expected a new file ending in .jsonl for the verdicts.")
-    recorded = read_outputs(file, options)
+    recorded = read_outputs(file, options, options.series)
     if solutions := describe_solutions([response.gold for response in recorded]):
         print(strip_control_characters(f"warning: {solutions}"), file=sys.stderr)
     if unknown := count_unknown_finish_reasons(recorded):

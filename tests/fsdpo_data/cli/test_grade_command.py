@@ -81,6 +81,41 @@ def test_a_row_without_a_usable_problem_is_graded_or_left_out(
     assert scores["outcomes"] == {"correct": 1, "gold_unparsed": 1}
 
 
+def test_each_model_of_a_file_has_its_own_accuracy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"model": model, "question": f"{n} + 1?", "answer": str(n + 1), "response": str(n + shift)}
+        for n in range(2)
+        for model, shift in (("mA", 1), ("mB", 2))
+    ]
+    file = tmp_path / "outputs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scores = json.loads(run(capsys, "grade", str(file), "--json")[1])
+    counts = [(row["series"], row["correct"], row["n"]) for row in scores]
+    assert counts == [("mA", 2, 2), ("mB", 0, 2)]
+    [only] = json.loads(run(capsys, "grade", str(file), "--series", "mB", "--json")[1])
+    assert (only["series"], only["correct"], only["n"]) == ("mB", 0, 2)
+    code, _, err = run(capsys, "grade", str(file), "--series", "mC")
+    assert code == 1 and "Its models are mA, mB" in " ".join(err.split())
+
+
+def test_recorded_verdicts_have_the_same_denominator(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The second row has no gold, so neither our verdict nor the recorded one counts."""
+    rows = [
+        {"answer": "4", "response": r"\boxed{4}", "correct": True},
+        {"answer": "N/A", "response": r"\boxed{7}", "correct": True},
+        {"answer": "5", "response": r"\boxed{6}", "correct": True},
+    ]
+    file = tmp_path / "outputs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    [scores] = json.loads(run(capsys, "grade", str(file), "--json")[1])
+    assert (scores["correct"], scores["n"]) == (1, 2)
+    assert (scores["recorded_correct"], scores["disputed"]) == (2, 1)
+
+
 def test_explain_prints_the_rules_of_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "grade", "--explain", "1/2", "Thus \\boxed{0.5}, I think.")
     assert code == 0
@@ -103,7 +138,7 @@ def test_explain_takes_negative_numbers_and_markup_as_text(
     ("arguments", "message"),
     [
         (["grade"], "either DATA or --explain is required"),
-        (["grade", "x", "--explain", "1", "1"], "either DATA or --explain"),
+        (["grade", "--explain", "1", "1", "x"], "and no other word, but 'x' follows"),
         (["grade", "nosuch.jsonl"], "nosuch.jsonl: cannot be read"),
         (["grade", "--explain", "1", "1", "--grader", "math@0"], "'math@0' is not in this release"),
         (["grade", "--explain", "1", "1", "--show", "3"], "response does not read this option"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
 from collections.abc import Callable
@@ -151,6 +152,57 @@ def test_parquet_rows_are_read_in_batches_with_their_types(tmp_path: Path) -> No
     assert rows[4_999].fields == {"n": 4_999, "x": 0.1}
     pq.write_table(pa.table({"n": pa.array([], pa.int64())}), file)
     assert not list(read_records(file))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("data.json", '{"version": 1, "data": [{"q": "a", "n": "1"}, {"q": "b", "n": "2"}]}'),
+        ("columns.json", '{"q": ["a", "b"], "n": ["1", "2"]}'),
+        ("pandas.json", '{"q": {"0": "a", "1": "b"}, "n": {"0": "1", "1": "2"}}'),
+        ("list.jsonl", '[\n {"q": "a", "n": "1"},\n {"q": "b", "n": "2"}\n]\n'),
+        ("rows.tsv", "q\tn\na\t1\nb\t2\n"),
+        ("rows.csv", '"q";"n"\na;1\nb;2\n'),
+    ],
+)
+def test_other_layouts_of_rows_are_read(name: str, text: str, tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    assert [row.fields for row in read_records(file)] == [
+        {"q": "a", "n": "1"},
+        {"q": "b", "n": "2"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("header", "fields"),
+    [
+        ('"question";"answer, final"', {"question": "1", "answer, final": "2"}),
+        ('"a;b;c","d"', {"a;b;c": "1;2", "d": ""}),
+    ],
+)
+def test_a_quoted_name_may_contain_another_delimiter(
+    header: str, fields: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "rows.csv"
+    file.write_text(header + ("\n1;2\n" if "final" in header else '\n"1;2",\n'))
+    assert [row.fields for row in read_records(file)] == [fields]
+
+
+@pytest.mark.parametrize(
+    "content", [{"q": "a", "data": [1]}, {"q": "a", "n": ["1"]}, {"q": ["a"], "n": ["1", "2"]}]
+)
+def test_an_object_without_rows_is_a_row(content: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "row.json"
+    file.write_text(json.dumps(content))
+    assert [row.fields for row in read_records(file)] == [content]
+
+
+def test_a_line_that_is_a_list_is_a_broken_row(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('[1]\n{"q": "a"}\n')
+    broken, good = read_records(file)
+    assert broken.error == "a JSON list, not an object" and good.fields == {"q": "a"}
 
 
 def test_compressed_json_lines_are_read_and_damaged_ones_refused(

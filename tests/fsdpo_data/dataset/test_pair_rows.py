@@ -15,11 +15,13 @@ from recorded_imports import import_labels
 from step_dpo_rows import STEP_DPO_ROWS
 
 import fsdpo_data as fd
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage_records import PAIR_STAGE, PairRecord
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.exchange.imported_pairs import ImportedPairStage
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages import sample
 from fsdpo_data.stages.pair import PairStage
@@ -141,14 +143,22 @@ def test_a_selection_warns_of_pairs_that_lose_one_solution(
 def test_new_pairs_replace_imported_pairs_with_a_warning(
     imported_dataset: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    score(imported_dataset, tmp_path / "scored", MadeUpRewards())
-    spec = PairSpec(top=1, require_outcome=False)
+    """The same stage stands for a plug-in, which may pair solutions that end early."""
     with caplog.at_level(logging.WARNING):
         derive_dataset(
-            tmp_path / "scored", tmp_path / "new", [PairStage(spec)], progress=NO_PROGRESS
+            imported_dataset, tmp_path / "new", [ImportedPairStage()], progress=NO_PROGRESS
         )
     assert "the new pairs replace the imported pairs" in caplog.text
-    assert validate(tmp_path / "new").get(PAIR_STAGE, PairRecord).options == spec
+    assert validate(tmp_path / "new").rows.pairs == 4
+
+
+def test_solutions_that_end_early_are_in_no_new_pair(
+    imported_dataset: Path, tmp_path: Path
+) -> None:
+    score(imported_dataset, tmp_path / "scored", MadeUpRewards())
+    stage = PairStage(PairSpec(top=1, require_outcome=False))
+    with pytest.raises(InputError, match="8 of 8 solutions are truncated, or end early"):
+        derive_dataset(tmp_path / "scored", tmp_path / "new", [stage], progress=NO_PROGRESS)
 
 
 def test_pairs_that_old_rewards_chose_are_left_out(

@@ -22,7 +22,7 @@ from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import NO_PROGRESS, LineProgress
 from fsdpo_data.core.toml_tables import read_toml
-from fsdpo_data.dataset import diff
+from fsdpo_data.dataset import diff, schema
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.diff import diff_datasets
 from fsdpo_data.dataset.manifest import read_manifest
@@ -78,6 +78,7 @@ def setter(**fields: Any) -> Callable[[Rows], object]:
         (lambda rows: rows[0]["completions"].insert(0, " "), "do not join to the sampled texts"),
         (setter(labels=[True]), "a different number of labels than of steps"),
         (setter(labels=[False, False]), "contradict the outcome"),
+        (setter(labels=[True, False]), "contradict the outcome"),
         (setter(labels=None), "have labels without a graded outcome"),
         (setter(outcome="timed_out"), "have labels without a graded outcome"),
         (setter(outcome="perfect"), "outcome that is not one of correct"),
@@ -99,6 +100,29 @@ def test_broken_rows(dataset: Path, change: Callable[[Rows], object], message: s
     with pytest.raises(SchemaError) as caught:
         validate(dataset)
     assert message in str(caught.value)
+
+
+def test_row_groups_have_a_limit_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four rows of 100 bytes and a row of 10,000 bytes: the long row is alone in its group."""
+    monkeypatch.setattr(schema, "MAX_ROW_GROUP_BYTES", 1000)
+    texts = ["x" * 100] * 4 + ["y" * 10_000]
+    table = pa.table({"text": texts})
+    schema.write_parquet(table, tmp_path / "rows.parquet")
+    file = pq.ParquetFile(tmp_path / "rows.parquet")
+    groups = [file.metadata.row_group(index).num_rows for index in range(file.num_row_groups)]
+    assert sum(groups) == 5 and groups[-1] == 1
+    assert file.read()["text"].to_pylist() == texts
+    monkeypatch.undo()
+    schema.write_parquet(table, tmp_path / "rows.parquet")
+    assert pq.ParquetFile(tmp_path / "rows.parquet").num_row_groups == 1
+
+
+def test_another_file_is_named(dataset: Path) -> None:
+    """Tools that read the folder would read its rows, too."""
+    file = dataset / "solutions/train-00000-of-00001.parquet"
+    shutil.copy(file, file.with_name("extra.parquet"))
+    with pytest.raises(SchemaError, match=r"solutions/extra\.parquet is not in the manifest"):
+        validate(dataset)
 
 
 @pytest.mark.parametrize(
@@ -297,13 +321,15 @@ def test_unknown_fields_of_newer_releases_are_preserved(dataset: Path, tmp_path:
 
 @pytest.mark.parametrize("name", ["x[1]", "a?b", "s*", "{a,b}"])
 def test_no_path_is_a_pattern_and_no_stray_file_is_read(tmp_path: Path, name: str) -> None:
-    """Only the files in the manifest are read, and the directory may have any name."""
+    """Only the files in the manifest are read, and the directory may have any name. Validation
+    names the other files.
+    """
     plain, odd = paired_dataset(tmp_path / "plain"), paired_dataset(tmp_path / name)
     paired_dataset(tmp_path / "x1", problems=4, salt="what a pattern would find")
     for config in ("problems", "solutions", "pairs"):
         stray = odd / config / "train-00009-of-00010.parquet"
         shutil.copyfile(odd / config / "train-00000-of-00001.parquet", stray)
-    assert validate(odd).digest == validate(plain).digest
+    assert read_manifest(odd).digest == validate(plain).digest
     assert not any(diff_datasets(plain, odd).values())
     exported = [export(root, "trl-preference", root / "out").file for root in (plain, odd)]
     assert exported[0].read_bytes() == exported[1].read_bytes()

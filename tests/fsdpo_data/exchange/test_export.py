@@ -18,13 +18,17 @@ from helpers import (
     sample_settings,
     small_build,
 )
+from made_runs import written
 from paired_data import paired_dataset
+from recorded_imports import import_file
 
+from fsdpo_data.api import open_dataset
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.sampling import Completion, FinishReason, SamplingSpec
 from fsdpo_data.exchange.export import export
 from fsdpo_data.exchange.export_formats import (
     NotExportableError,
+    compute_openrlhf_margin,
     convert_to_math_shepherd,
     convert_to_step_dpo,
     unique_rows,
@@ -93,6 +97,38 @@ def test_truncated_solutions_are_not_exported_to_trainers_that_add_an_end(
     lines = result.file.read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["completion"] for line in lines] == texts[:1]
     assert result.left_out.total() == 1
+
+
+@pytest.mark.parametrize("name", ["trl-sft", "trl-unpaired"])
+def test_solutions_that_stop_inside_their_thinking_are_not_exported(
+    tmp_path: Path, name: str
+) -> None:
+    """A trainer adds an end of the turn after them."""
+    texts = ["<think>So 42.</think>The answer is: 42", "<think>So it is \\boxed{42}."]
+    row = {"question": "20 + 22?", "answer": "42", "responses": texts}
+    file = written(tmp_path / "rows.jsonl", [row])
+    import_file(file, tmp_path / "in", grade_thinking=True)
+    assert [row["outcome"] for row in rows_of(tmp_path / "in", "solutions")] == ["correct"] * 2
+    result = export(tmp_path / "in", name, tmp_path / "out")
+    lines = result.file.read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line)["completion"] for line in lines] == texts[:1]
+    [reason] = result.left_out
+    assert reason.startswith("the solution stops inside its thinking")
+
+
+def test_the_margin_has_the_aggregate_that_chose_the_pair() -> None:
+    row = {"chosen_rewards": [0.1, 0.9], "rejected_rewards": [0.8, 0.2], "aggregate": "last"}
+    assert compute_openrlhf_margin(row)["margin"] == pytest.approx(0.7)
+    assert compute_openrlhf_margin({**row, "aggregate": "mean"})["margin"] == pytest.approx(0)
+
+
+def test_an_export_reads_the_aggregate_of_the_pairs(tmp_path: Path) -> None:
+    scored = open_dataset(paired_dataset(tmp_path))
+    pairs = scored.pair(out=tmp_path / "last", aggregate="last").path
+    rows = export_rows(pairs, "openrlhf", tmp_path / "out")
+    for row, pair in zip(rows, rows_of(pairs, "pairs"), strict=True):
+        last = [pair[f"{side}_rewards"][-1] for side in ("chosen", "rejected")]
+        assert row["margin"] == pytest.approx(last[0] - last[1])
 
 
 def test_monte_carlo_labels_are_exported_in_place_of_outcomes(tmp_path: Path) -> None:

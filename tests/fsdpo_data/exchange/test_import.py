@@ -357,6 +357,11 @@ def test_an_interrupted_import_starts_again(
         ),
         ("trl-stepwise", {"prompt": "p", "completions": ["a"], "labels": [1.7]}, "label 1.7"),
         ("processbench", {"problem": "p", "steps": ["a"], "label": 1}, "label 1 of 1 steps"),
+        (
+            "processbench",
+            {"problem": "p", "steps": ["a"], "label": -1, "final_answer_correct": False},
+            "the label has no wrong step, but the final answer is wrong",
+        ),
         ("prm800k", {"question": {}, "label": {"steps": []}}, "the field 'problem' is missing"),
         ("processbench", {"problem": ["p"], "steps": ["a"], "label": -1}, "expected a text"),
         ("trl-stepwise", {"prompt": "p", "completions": ["\ud800"], "labels": [1]}, "surrogate"),

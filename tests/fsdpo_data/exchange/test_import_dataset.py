@@ -493,19 +493,32 @@ def test_verdicts_of_processbench_are_kept_with_the_answers(tmp_path: Path, shar
 
 
 def test_a_row_of_processbench_may_have_no_verdict(tmp_path: Path) -> None:
-    row = {"problem": "2+2?", "steps": ["a", "b"], "label": -1}
+    row = {"problem": "2+2?", "steps": ["a", "b"], "label": 1}
     rows = [row, *(row | {"final_answer_correct": value} for value in (True, False, None))]
     import_labels(written(tmp_path / "in.jsonl", rows), "processbench", tmp_path / "out")
     recorded = [row["recorded_correct"] for row in solutions(tmp_path / "out")]
     assert recorded == [None, True, False, None]
 
 
-def test_an_answer_that_nothing_graded_is_exported_as_neither_right_nor_wrong(
-    tmp_path: Path, shared: Path
+def test_a_solution_that_goes_on_is_not_finished(tmp_path: Path) -> None:
+    """Its last step is in the middle of the original, so no trainer may put an end after it."""
+    row = {"problem": "2+2?", "steps": ["a", "b", "c"]}
+    rows = [row | {"label": label} for label in (-1, 1, 2)]
+    import_labels(written(tmp_path / "in.jsonl", rows), "processbench", tmp_path / "out")
+    finish_reasons = {
+        "".join(row["completions"]): row["finish_reason"] for row in solutions(tmp_path / "out")
+    }
+    assert finish_reasons == {"a\n\nb\n\nc": "stop", "a\n\nb\n\n": "length"}
+
+
+def test_an_answer_that_nothing_graded_is_exported_with_the_verdict_of_its_file(
+    tmp_path: Path,
 ) -> None:
-    import_labels(shared / "data/stepwise/processbench/gsm8k.json", "processbench", tmp_path / "in")
-    rows = json.loads(export(tmp_path / "in", "processbench", tmp_path / "out").file.read_text())
-    assert {row["final_answer_correct"] for row in rows} == {None}
+    row = {"problem": "2+2?", "steps": ["a", "b"], "label": 1}
+    rows = [row, *(row | {"final_answer_correct": value} for value in (True, False))]
+    import_labels(written(tmp_path / "in.jsonl", rows), "processbench", tmp_path / "in")
+    exported = export(tmp_path / "in", "processbench", tmp_path / "out").file.read_text()
+    assert [row["final_answer_correct"] for row in json.loads(exported)] == [None, True, False]
 
 
 def test_other_steps_of_a_file_have_other_ids(

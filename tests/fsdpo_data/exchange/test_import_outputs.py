@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from command_line import run
 from fsdpo_cards.dataset import policy_argument, stage_entries
 from helpers import quarantine_counts, read_sample_settings, stage_options
 from made_runs import written
@@ -16,6 +17,7 @@ from recorded_imports import import_file, lines
 from recorded_rows import EXAMPLES, RIGHT, WRONG, lighteval
 from typer.testing import CliRunner
 
+from fsdpo_data.api import open_dataset
 from fsdpo_data.cli.app import app
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
@@ -105,6 +107,28 @@ def test_options_and_fields_reach_the_manifest_and_other_values_are_unknown(tmp_
     card = (tmp_path / "out/README.md").read_text()
     assert "| model | `My 7B, step 400`, of an unknown revision |" in card
     assert f"| recorded responses | a file with the digest `sha256:{file_sha256(file)}` |" in card
+
+
+def test_columns_of_problems_are_kept_and_those_of_responses_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [
+        plain(question, "4", text, difficulty=level, seconds=seconds, tags=["a"], note=None)
+        for question, level, seconds, text in (
+            ("2+2?", 3, 1.5, RIGHT),
+            ("2+2?", 3, 2.5, WRONG),
+            ("1+3?", 5, 1.5, RIGHT),
+        )
+    ]
+    file = written(tmp_path / "rows.jsonl", rows)
+    manifest, imported = import_file(file, tmp_path / "out")
+    metadata = {row["question"]: json.loads(row["metadata"]) for row in imported}
+    assert metadata == {"2+2?": {"difficulty": 3}, "1+3?": {"difficulty": 5}}
+    assert "columns that are not imported: tags, seconds. Their values differ" in caplog.text
+    selected = open_dataset(tmp_path / "out").select(
+        out=tmp_path / "hard", problem_filter="difficulty > 4"
+    )
+    assert (manifest.rows.problems, selected.manifest.rows.problems) == (2, 1)
 
 
 def test_step_scores_of_an_unknown_version_say_so(tmp_path: Path) -> None:
@@ -437,6 +461,30 @@ def test_a_null_costs_only_its_response(tmp_path: Path) -> None:
     [quarantined] = (tmp_path / "out/quarantine.jsonl").read_text().splitlines()
     assert "the response is null; expected text (sample 1)" in quarantined
     assert manifest.rows.problems == 1
+
+
+def test_the_warning_counts_rows_of_which_a_part_is_imported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    row = {"question": "1+1?", "answer": "2", "responses": ["It is 2.", None]}
+    rows = [row, {**row, "question": "2+0?", "responses": [None]}]
+    import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+    text = "2 of 2 rows are in quarantine, 1 of them with some of their responses only."
+    assert text in caplog.text
+
+
+def test_several_models_give_one_message_with_flags(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without a common name the import stops, so it does not say that it joins the models."""
+    rows = [plain("1+1?", "2", "2", model="A"), plain("2+2?", "4", RIGHT, model="B")]
+    file = written(tmp_path / "theirs.jsonl", rows)
+    command = ["import", str(file), "--from", "outputs", "--out", str(tmp_path / "out")]
+    code, _, err = run(capsys, *command)
+    assert code == 1 and "choose one with --series A" in " ".join(err.split())
+    assert "samples of one model" not in err
+    code, _, err = run(capsys, *command, "--model-name", "both")
+    assert code == 0 and "The option --series imports one of them" in " ".join(err.split())
 
 
 def test_generations_of_open_r1(tmp_path: Path) -> None:

@@ -69,6 +69,15 @@ def test_each_row_is_a_pair_of_solutions_with_the_published_texts(tmp_path: Path
     assert [len(pair["chosen_steps"]) for pair in pairs] == [2, 1, 3, 1]
 
 
+@pytest.mark.parametrize("name", ["trl-preference", "openrlhf", "llama-factory-alpaca"])
+def test_trainers_of_complete_solutions_get_no_imported_pairs(tmp_path: Path, name: str) -> None:
+    """Both sides end with a step, and these trainers put an end-of-sequence token after it."""
+    import_pairs(tmp_path)
+    assert {row["finish_reason"] for row in read_rows(tmp_path / "out", "solutions")} == {"length"}
+    with pytest.raises(InputError, match="would teach the policy to stop there"):
+        export(tmp_path / "out", name, tmp_path / "export")
+
+
 def test_the_pairs_of_a_problem_may_be_apart(tmp_path: Path) -> None:
     first_row, second_row, *last_rows = STEP_DPO_ROWS
     _, pairs = import_pairs(tmp_path, [first_row, *last_rows, second_row])

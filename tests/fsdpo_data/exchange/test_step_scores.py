@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 from pathlib import Path
@@ -165,6 +166,45 @@ def test_the_score_of_a_response_is_not_a_step_score(tmp_path: Path) -> None:
     manifest, imported = import_file(file, tmp_path / "out")
     assert len(imported) == 2 and not manifest.is_written("step_rewards")
     assert read_sample_settings(manifest).segmenter == "auto@1"
+
+
+def test_one_list_of_scores_for_several_responses_is_refused(tmp_path: Path) -> None:
+    row = {"question": "2+2?", "answer": "4", "responses": ["4", "5"]}
+    rows = [{**row, "step_scores": scores} for scores in ([0.5, 0.25], [[0.5], [0.25]])]
+    file = written(tmp_path / "rows.jsonl", rows)
+    manifest, imported = import_file(file, tmp_path / "out", prm_name="org/prm")
+    assert [row["step_rewards"] for row in imported] == [[0.5], [0.25]]
+    assert quarantine_counts(manifest) == {"step scores": 2}
+    [first, _] = lines(tmp_path / "out/quarantine.jsonl")
+    assert "0.5 is one number; expected a list of numbers for each response" in first["reason"]
+
+
+def test_a_reward_model_without_step_scores_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path / "theirs.jsonl", [search_row(scores=[0.5, 0.25])])
+    with pytest.raises(InputError, match="no response has step scores"):
+        import_file(file, tmp_path / "out", prm_name="org/prm")
+
+
+def test_a_csv_file_has_lists_as_json(tmp_path: Path) -> None:
+    row = {
+        "question": "2+2?",
+        "answer": "4",
+        "responses": ["It is\n4.", "5."],
+        "step_scores": [[0.5], [0.25]],
+        "correct": [True, False],
+    }
+    file = tmp_path / "rows.csv"
+    with file.open("w", newline="") as opened:
+        writer = csv.writer(opened)
+        writer.writerow(row)
+        texts = [v if isinstance(v, str) else json.dumps(v) for v in row.values()]
+        writer.writerow(texts)
+        writer.writerow([*texts[:2], "['4', '5']", *texts[3:]])
+    manifest, imported = import_file(file, tmp_path / "out", segmenter="blank-line")
+    columns = ("completions", "step_rewards", "recorded_correct")
+    values = [tuple(row[name] for name in columns) for row in imported]
+    assert values == [(["It is\n4."], [0.5], True), (["5."], [0.25], False)]
+    assert quarantine_counts(manifest) == {"a list is not JSON": 1}
 
 
 def test_fields_are_named(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from fsdpo_data.core.errors import InputError, SchemaError, StoreError
 from fsdpo_data.core.identity import SourceRef, file_sha256
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive_dataset
+from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.pairs.best_worst import PairSpec
@@ -398,25 +399,29 @@ def test_derived_datasets_keep_the_result(tmp_path: Path) -> None:
     assert counts["contaminated"] == 0
 
 
-def test_a_second_comparison_warns_of_the_first_one(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_second_comparison_keeps_the_first_one(tmp_path: Path) -> None:
+    """Manifest, summary and card state both; a benchmark that is compared again is stated once."""
     near, far = str(tmp_path / "near.jsonl"), str(tmp_path / "far.jsonl")
     question = "What is 20+22, asked for the 1th TIME?"
     Path(near).write_text(json.dumps({"question": question}) + "\n")
     Path(far).write_text(json.dumps({"question": LONG}) + "\n")
 
-    def compare(source: Path, name: str, *against: str) -> Path:
+    def compare(source: Path, name: str, *against: str) -> list[str]:
         report = find_overlaps(read_sealed_problems(source), against)
         out = tmp_path / name
         derive_dataset(source, out, [DecontaminateStage(report)], progress=LineProgress())
-        return out
+        return [text for name, text in summary_rows(validate(out)) if name == "in benchmarks"]
 
-    compared = compare(paired_dataset(tmp_path), "compared", near)
-    compare(compared, "both", near, far)
-    assert not caplog.text
-    compare(compared, "only-far", far)
-    assert "no longer states its earlier overlaps (3 problems in near)" in caplog.text
+    dataset = paired_dataset(tmp_path)
+    in_near = "3 of 3 problems overlap with near"
+    in_far = "0 of 3 problems overlap with far"
+    assert compare(dataset, "first", near) == [in_near]
+    assert compare(tmp_path / "first", "second", far) == [in_near, in_far]
+    assert compare(tmp_path / "second", "third", far) == [in_near, in_far]
+    assert compare(tmp_path / "third", "fourth", near, far) == [f"{in_near}, far"]
+    card = (tmp_path / "second/README.md").read_text()
+    assert card.index("| near (sha256:") < card.index("| far (sha256:")
+    assert card.count("problems overlap with a benchmark in the table") == 2
 
 
 def test_benchmark_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

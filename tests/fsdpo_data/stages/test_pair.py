@@ -164,6 +164,23 @@ def test_the_widest_margins_are_kept_and_narrow_ones_dropped(
     assert stage_counts(manifest, "pair")["margin"]["min"] >= 0.5
 
 
+def test_a_margin_that_equals_the_bound_but_for_rounding_is_kept(
+    make_scored_dataset: MakeDataset,
+) -> None:
+    """In 32 bits, 0.7 - 0.6 is 0.099999964, and the mean of 0.6 and 0.8 is not that of 0.7."""
+    rewards: dict[str, Sequence[float] | None] = {right(0): [0.7, 0.7], wrong(0): [0.6, 0.6]}
+    _, pairs = make_pairs(make_scored_dataset(rewards), min_margin=0.1)
+    assert pairs == [(right(0), wrong(0))]
+
+
+def test_rewards_that_are_equal_but_for_rounding_make_no_pair(
+    make_scored_dataset: MakeDataset,
+) -> None:
+    rewards: dict[str, Sequence[float] | None] = {right(0): [0.6, 0.8], wrong(0): [0.7, 0.7]}
+    with pytest.raises(InputError, match="gives a pair"):
+        make_pairs(make_scored_dataset(rewards), require_outcome=False)
+
+
 def test_a_solution_without_rewards_is_left_out(make_scored_dataset: MakeDataset) -> None:
     _, pairs = make_pairs(make_scored_dataset({**REWARDS, right(1): None}), top=1)
     assert pairs == [(right(2), wrong(0))]

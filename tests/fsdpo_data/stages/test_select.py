@@ -336,6 +336,25 @@ def test_a_range_of_rewards_includes_its_bounds(tmp_path: Path, reward: str, n: 
     assert selected.manifest.rows.solutions == n
 
 
+def test_a_range_includes_a_mean_that_equals_its_bound_but_for_rounding(tmp_path: Path) -> None:
+    """The mean of 0.6 and 0.8 in 32 bits is 0.700000018."""
+    row = {
+        "question": "1+1?",
+        "answer": "2",
+        "response": "One.\nThe answer is 2",
+        "steps": ["One.", "The answer is 2"],
+        "step_scores": [0.6, 0.8],
+    }
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    run_import(
+        ImportOutputsOptions(file=tmp_path / "rows.jsonl", out=tmp_path / "all"), NO_PROGRESS
+    )
+    for number, reward in enumerate(("..0.7", "0.7..")):
+        out = tmp_path / str(number)
+        selected = fd.open_dataset(tmp_path / "all").select(out=out, reward=reward)
+        assert selected.manifest.rows.solutions == 1
+
+
 def test_duplicates_and_rewards(tmp_path: Path) -> None:
     scored = fd.open_dataset(paired_dataset(tmp_path))
     low = float(scored.solutions().collect()["step_rewards"].list.min().median())  # type: ignore[arg-type]
