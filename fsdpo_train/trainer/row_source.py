@@ -12,8 +12,9 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.row_files import data_suffix, read_records, suggest_entries
 from fsdpo_data.core.urls import is_url
 from fsdpo_data.dataset.benchmark_problems import (
+    HubContent,
     check_no_benchmark_problems,
-    check_no_hub_benchmark_problems,
+    download_content,
 )
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import errors_with_urls, local_copy
@@ -44,6 +45,8 @@ class RowSource:
     #: Origin of the rows for the model card: the ``dataset``, and the ``prm`` that scored it.
     provenance: Mapping[str, str] = field(default_factory=dict)
     manifest: Manifest | None = None  #: Manifest of a sealed dataset; None for others.
+    #: Reads the questions of a dataset, by problem id; a file has none.
+    questions: Callable[[], Mapping[str, str]] = dict
 
     def count_rows(self) -> int:
         """Return the number of rows; a file is read again."""
@@ -163,12 +166,16 @@ def _source_error(data: Path, row_format: RowFormat, reason: str) -> InputError:
         row_format: The format of the rows.
         reason: Sentences before the expectation; empty for none.
     """
-    dataset_text = f"a dataset with {row_format.config}, " if row_format.config else ""
+    # Only a text without a folder may lack the organization of a name on the Hub.
+    may_be_name = not data.exists() and not data_suffix(data) and "/" not in str(data)
+    hub_text = ", or org/name of a dataset on the Hub" if may_be_name else ""
+    dataset_text = ""
+    if row_format.config:
+        dataset_text = f"a dataset with {row_format.config}, {'' if may_be_name else 'or '}"
     export_text = f" `fsdpo-data export {data} --to trl-sft` makes one." if data.is_dir() else ""
     return InputError(
         f"{reason}{'Expected' if reason else 'expected'} {dataset_text}a .jsonl or .parquet file "
-        f"with the columns {row_format.file_columns}, or org/name of a dataset on the "
-        f"Hub.{export_text}",
+        f"with the columns {row_format.file_columns}{hub_text}.{export_text}",
         field="data",
         value=str(data),
     )
@@ -231,20 +238,36 @@ def _open_sealed(root: Path, row_format: RowFormat, *, allow_benchmark: bool) ->
         check_no_benchmark_problems(root, manifest)
     # Only these files are read, so a copy of the dataset without the other files is enough.
     check_files(root, manifest.config_files(config))
-    provenance = {"dataset": manifest.digest}
-    scoring = manifest.score_settings
-    if scoring is not None:
-        prm = scoring.prm
-        provenance["prm"] = f"{prm.name}@{prm.revision}"
     shards = manifest.config_paths(root, config)
     columns = [*row_format.columns, *row_format.optional_columns]
     return RowSource(
         manifest.digest,
         root.resolve().name,
         lambda: _shard_rows(config, shards, columns),
-        provenance=provenance,
+        provenance=_provenance(manifest),
         manifest=manifest,
+        questions=lambda: _read_questions(manifest.config_paths(root, "problems")),
     )
+
+
+def _provenance(manifest: Manifest) -> dict[str, str]:
+    """Return the origin of the rows of a sealed dataset, for the model card."""
+    provenance = {"dataset": manifest.digest}
+    scoring = manifest.score_settings
+    if scoring is not None:
+        prm = scoring.prm
+        provenance["prm"] = f"{prm.name}@{prm.revision}"
+    return provenance
+
+
+def _read_questions(files: Sequence[Path]) -> dict[str, str]:
+    """Return the questions in files of problems, by problem id."""
+    # A copy for a training may lack the problems.
+    present = [file for file in files if file.exists()]
+    if not present:
+        return {}
+    rows = collect_rows(scan_rows("problems", present).select("problem_id", "question"))
+    return dict(rows.iter_rows())
 
 
 def _shard_rows(config: str, files: Sequence[Path], columns: Sequence[str]) -> Iterator[LocatedRow]:
@@ -263,19 +286,25 @@ def _file_rows(file: Path) -> Iterator[LocatedRow]:
 
 
 def _open_hub_dataset(source: HubSource, config: str, *, allow_benchmark: bool) -> RowSource:
+    content = HubContent()
     # Rows of no config, which SFT reads, have no problems next to them.
-    if config and not allow_benchmark:
-        # The problems are a small part of the dataset, so they are checked before its download.
+    if config:
+        # Manifest and problems are small, so they are checked before the download of the rows.
         commit = resolve_commit(source.repo)
-        check_no_hub_benchmark_problems(source.repo, commit)
+        content = download_content(source.repo, commit)
+        if not allow_benchmark:
+            content.check_no_benchmark_problems(str(source.repo))
         source = replace(source, repo=replace(source.repo, revision=commit))
     commit, ((label, records),) = load_hub(source, "train")
     identity = f"{source.repo.name}@{commit}"
     rows = [(f"{label}, row {record.row_number}", dict(record.fields)) for record in records]
+    manifest = content.manifest
     return RowSource(
         identity=identity,
         name=identity,
         rows=lambda: iter(rows),
         is_dataset=bool(config),
-        provenance={"dataset": identity},
+        provenance={**(_provenance(manifest) if manifest else {}), "dataset": identity},
+        manifest=manifest,
+        questions=lambda: _read_questions(content.problem_files),
     )
