@@ -630,7 +630,7 @@ def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) 
         InputError, match=r"other\.jsonl': the columns completions, labels are missing; .* prompt"
     ):
         train(data=tmp_path / "other.jsonl")
-    with pytest.raises(InputError, match=r"Expected a dataset with solutions, a \.jsonl"):
+    with pytest.raises(InputError, match=r"Expected a dataset with solutions, or a \.jsonl"):
         train(data=tmp_path / "nowhere")
     long = [{"prompt": "p", "completions": ["x" * 500], "labels": [share]} for share in (0, 1)]
     with pytest.raises(InputError, match="2 solutions exceed 256 tokens in their first step"):
