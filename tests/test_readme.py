@@ -128,11 +128,13 @@ def test_the_graders_of_the_readme_have_the_recorded_verdicts() -> None:
     for grader, *counts in read_table("| grader |"):
         if grader.startswith("fsdpo"):
             row = re.search(
-                r"^\| \**fsdpo[^|]*before.* 457 \| (\d+) \| (\d+) \| (\d+) \|", page, flags=re.M
+                r"^\| \**fsdpo[^|]*before.* 457 \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|",
+                page,
+                flags=re.M,
             )
         else:
             row = re.search(
-                rf"^{re.escape(grader)} .* 457 +(\d+) +(\d+) +(\d+) ", results, flags=re.M
+                rf"^{re.escape(grader)} .* 457 +(\d+) +(\d+) +(\d+) +(\d+)$", results, flags=re.M
             )
         assert row and [*row.groups()] == counts, grader
 

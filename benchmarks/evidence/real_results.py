@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fsdpo_bench.decoders.answer_classes import agreeing_answers, answer_classes, voting_answers
+from fsdpo_bench.decoders.answer_classes import AnswerClasses, answer_classes, voting_answers
 from fsdpo_bench.decoders.estimators import best_of_n, vote, weighted_vote
 from fsdpo_bench.prm.processbench import read_first_error_rows
 
@@ -50,9 +50,9 @@ class ProblemSamples:
     is_cut_off: list[bool]  #: Whether each sample reached the maximum number of tokens.
     rewards: list[list[float] | None]  #: Step rewards of each sample, if the dataset has rewards.
 
-    def classes(self) -> list[int]:
-        """Return the class of equivalent answers of each sample."""
-        return answer_classes(self.votes, agreeing_answers(self.votes))
+    def classes(self) -> AnswerClasses:
+        """Return the classes of the answers of the samples."""
+        return answer_classes(self.votes)
 
     def is_choice_correct(self, index: int | None) -> bool:
         """Whether the sample that is chosen is correct; without a choice, it is not."""

@@ -10,6 +10,7 @@ from fsdpo_data.answers.extraction.boxes import find_boxes
 from fsdpo_data.answers.extraction.extract import (
     ExtractedAnswer,
     extract_answer,
+    is_reconsidered,
     strip_next_problem,
 )
 from fsdpo_data.answers.extraction.multi_part import (
@@ -25,6 +26,7 @@ from fsdpo_data.answers.parsing.clean import clean
 from fsdpo_data.answers.parsing.compose import add_factorial, add_name, add_unit
 from fsdpo_data.answers.parsing.prose import plain_text, unwrap_text
 from fsdpo_data.answers.parsing.read import ParsedAnswer, read_answer
+from fsdpo_data.answers.thinking import has_unclosed_tag
 from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 
 #: The name of the grader in manifests. The number rises with every change of verdicts. math@1
@@ -81,7 +83,7 @@ def grade_response(
     if not gold.text.strip():
         return Verdict("gold_unparsed", None, "empty-gold")
     extracted = extract_answer(response)
-    if "<" in response and "<think>" in response and "</think>" not in response:
+    if "<" in response and has_unclosed_tag(response):
         # Unclosed thinking that does not end on a box is truncated, even if the sampler reports
         # another finish reason.
         ends_on_box = extracted.rule == "boxed" and response.rstrip(" $.\n]*)")[-1:] == "}"
@@ -167,6 +169,8 @@ def _grade_answer(
         # The last number in unfinished thinking is not a conclusion. In a truncated response
         # only marked answers count.
         is_truncated = True
+    elif is_truncated and is_reconsidered(response):
+        response = ""  # A doubt that is cut off leaves no answer.
     verdict = grade_response(golds[request.gold], response, tolerance, is_truncated=is_truncated)
     is_unclosed = thinking.closed is False and not request.grade_thinking
     if is_unclosed and verdict.status == "no_answer":

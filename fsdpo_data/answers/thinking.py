@@ -84,6 +84,8 @@ def _make_markers(name: str, *, tokens: Sequence[str] = (), **fields: Any) -> Th
 THINKING_MARKERS: Mapping[str, ThinkingMarkers] = {
     name: _make_markers(name, **fields) for name, fields in read_toml(__file__).items()
 }
+#: The markers that are tags, such as ``<think>``. Texts contain them also without a prompt.
+_TAGS = tuple(markers for markers in THINKING_MARKERS.values() if markers.end.startswith("</"))
 _MAX_MARKER_CHARS = 40  #: Upper bound of the length of a marker.
 
 
@@ -102,3 +104,15 @@ def find_thinking(prompt: str, text: str, *, has_separate_reasoning: bool = Fals
         if span := markers.find(prompt_end, text_start, text):
             return span
     return ThinkingSpan(0, bool(text.strip())) if has_separate_reasoning else NO_THINKING
+
+
+def has_unclosed_tag(text: str) -> bool:
+    """Whether a text opens thinking by a tag that it never closes, at any position."""
+    return any(tag.start in text and tag.end not in text for tag in _TAGS)
+
+
+def without_tagged_thinking(text: str) -> str:
+    """Return the text after the last tag that closes thinking, or the text if none follows."""
+    ends = [text.rfind(tag.end) + len(tag.end) for tag in _TAGS if tag.end in text]
+    answer_text = text[max(ends, default=0) :]
+    return answer_text if answer_text.strip() else text

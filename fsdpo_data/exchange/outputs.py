@@ -21,7 +21,7 @@ from fsdpo_data.exchange.response_formats import (
     ResponseReading,
 )
 from fsdpo_data.grading.pool import open_grader
-from fsdpo_data.stages.grading_requests import grading_request
+from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_thinking
 
 
 def read_outputs(
@@ -111,8 +111,20 @@ def grade_outputs(
         )
         for response in recorded
     ]
+    for indices in _indices_by_model(recorded):
+        marked = mark_truncated_thinking([requests[index] for index in indices])
+        for index, request in zip(indices, marked, strict=True):
+            requests[index] = request
     with open_grader(partial(get_grader, grader), len(requests), workers) as opened_grader:
         return list(map(GradedResponse, recorded, opened_grader.grade(requests)))
+
+
+def _indices_by_model(recorded: Sequence[RecordedResponse]) -> list[list[int]]:
+    """Return the indices of the responses of each model."""
+    by_model: dict[str, list[int]] = defaultdict(list)
+    for index, response in enumerate(recorded):
+        by_model[response.model].append(index)
+    return list(by_model.values())
 
 
 def summarize_by_series(scored: Sequence[GradedResponse]) -> list[dict[str, Any]]:

@@ -42,7 +42,7 @@ from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
 from fsdpo_data.engines.answer_judge_formats import add_answer_options
 from fsdpo_data.engines.options import Workers
 from fsdpo_data.grading.pool import open_grader
-from fsdpo_data.stages.grading_requests import grading_request
+from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_thinking
 from fsdpo_data.stages.judge_answers import (
     AnswerJudge,
     JudgeSession,
@@ -190,11 +190,14 @@ def regrade_table(
             prompt=solution.prompt,
             finish_reason=solution.finish_reason,
             # Thinking without markers in the text was in a separate field of the server's response.
-            has_separate_reasoning=solution.thinking_closed is not None,
+            has_separate_reasoning=solution.thinking_closed is True,
+            is_unclosed=solution.thinking_closed is False,
             grade_thinking=grade_thinking,
         )
         for solution in solutions
     ]
+    if all(solution.thinking_closed is None for solution in solutions):
+        requests = mark_truncated_thinking(requests)  # solutions that no grader has read yet
     problem_ids = [solution.problem_id for solution in solutions]
     step_counts = [len(solution.completions) for solution in solutions]
     verdicts = grader.grade(requests)

@@ -1,7 +1,9 @@
 """The request to grade a solution: the golds and the tolerance of its problem, and its text."""
 
+from collections.abc import Sequence
+
 from fsdpo_data.answers import GradingRequest
-from fsdpo_data.answers.thinking import find_thinking
+from fsdpo_data.answers.thinking import ThinkingSpan, find_thinking
 from fsdpo_data.core.entities import Problem
 
 
@@ -12,6 +14,7 @@ def grading_request(
     prompt: str = "",
     finish_reason: str = "stop",
     has_separate_reasoning: bool = False,
+    is_unclosed: bool = False,
     grade_thinking: bool = False,
 ) -> GradingRequest:
     """Return the request to grade a response to a problem.
@@ -22,15 +25,39 @@ def grading_request(
         prompt: The rendered prompt, which may open the thinking; empty if unknown.
         finish_reason: ``stop``, or ``length`` for a truncated response.
         has_separate_reasoning: Whether the server sent the thinking in a field of its own.
+        is_unclosed: Whether the response is known to be thinking that never ends.
         grade_thinking: Whether a response without text after its thinking may have its answer in
             the thinking.
     """
+    thinking = find_thinking(prompt, response, has_separate_reasoning=has_separate_reasoning)
+    if is_unclosed and thinking.markers is None:
+        thinking = ThinkingSpan(len(response), closed=False)
     return GradingRequest(
         gold=problem.answer,
         response=response,
         finish_reason=finish_reason,
-        thinking=find_thinking(prompt, response, has_separate_reasoning=has_separate_reasoning),
+        thinking=thinking,
         grade_thinking=grade_thinking,
         tolerance=problem.gold_tolerance,
         alternative_golds=problem.alternative_golds,
     )
+
+
+def mark_truncated_thinking(requests: Sequence[GradingRequest]) -> list[GradingRequest]:
+    """Mark truncated responses of a run as thinking that never ends, if the template opens it.
+
+    A server writes the start marker into the prompt, which may be unknown. Then only the end marker
+    shows the thinking, and a response that is truncated before it shows nothing. Other responses of
+    the same run have the end marker.
+
+    Args:
+        requests: The requests of a run, which have one model and one template.
+    """
+    spans = [request.thinking for request in requests]
+    is_opened = any(span.markers is not None and span.closed and not span.start for span in spans)
+    return [
+        request._replace(thinking=ThinkingSpan(len(request.response), closed=False))
+        if is_opened and request.finish_reason == "length" and request.thinking.markers is None
+        else request
+        for request in requests
+    ]

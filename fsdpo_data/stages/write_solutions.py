@@ -27,7 +27,7 @@ from fsdpo_data.dataset.schema import digest_bytes, to_table, write_parquet
 from fsdpo_data.dataset.stage_records import NO_GRADER
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.grading.pool import GraderPool
-from fsdpo_data.stages.grading_requests import grading_request
+from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_thinking
 from fsdpo_data.stages.verdict_columns import with_verdicts
 from fsdpo_data.steps.segment import split_at_lengths, split_steps
 
@@ -110,7 +110,7 @@ def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntr
 
 def _grading_requests(task: ShardTask, records: Sequence[CompletionRecord]) -> list[GradingRequest]:
     """Return the request to grade each completion, problem by problem."""
-    return [
+    requests = [
         grading_request(
             problem,
             completion.text,
@@ -122,6 +122,7 @@ def _grading_requests(task: ShardTask, records: Sequence[CompletionRecord]) -> l
         for problem, record in zip(task.problems, records, strict=True)
         for completion in record.completions
     ]
+    return mark_truncated_thinking(requests)
 
 
 def _split_completions(

@@ -6,13 +6,23 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
-from fsdpo_bench.decoders.answer_classes import agreeing_answers, answer_classes, voting_answers
-from fsdpo_bench.decoders.estimators import best_of_n, vote, weighted_vote
+from fsdpo_bench.decoders.answer_classes import answer_classes, voting_answers
+from fsdpo_bench.decoders.estimators import (
+    best_of_n,
+    distribute_vote,
+    random_orders,
+    subsets_of_size,
+    vote,
+    weighted_vote,
+)
 
+from fsdpo_data.answers import GradingRequest
+from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.steps.rewards import aggregate
 
 CASES = 500
@@ -26,16 +36,12 @@ def random_answers(draw: random.Random, count: int) -> list[str | None]:
 KIND = {"1/2": 0, "0.5": 0, r"\frac{1}{2}": 0, "2": 1, "2.0": 1, "x+1": 2, "1+x": 2, "7": 3}
 
 
-def classes_of(answers: Sequence[str | None]) -> list[int]:
-    return answer_classes(answers, agreeing_answers(answers))
-
-
 def test_votes_go_to_classes_of_equivalent_answers() -> None:
     """Compare with counting by given classes, for every K."""
     for case in range(CASES):
         draw = random.Random(case)
         answers = random_answers(draw, draw.randint(1, 12))
-        classes = classes_of(answers)
+        classes = answer_classes(answers)
         for k in range(1, len(answers) + 1):
             kinds = [KIND[a] for a in answers[:k] if a]
             votes = Counter(kinds)
@@ -47,8 +53,7 @@ def test_votes_go_to_classes_of_equivalent_answers() -> None:
                     next(i for i, a in enumerate(answers) if a and KIND[a] == t) for t in tied
                 ]
                 expected = min(firsts)
-            assert vote(classes[:k]) == expected
-        assert classes == classes_of([*answers, "2"])[: len(answers)]
+            assert vote(classes.select(range(k))) == expected
 
 
 def test_sentences_without_an_answer_do_not_vote() -> None:
@@ -57,8 +62,8 @@ def test_sentences_without_an_answer_do_not_vote() -> None:
     answers = ["I am not sure.", "I am not sure.", "7"]
     votes = voting_answers(answers, responses)
     assert votes == [None, None, "7"]
-    assert vote(classes_of(votes)) == 2
-    assert weighted_vote(classes_of(votes), [1.0, 1.0, 0.1]) == 2
+    assert vote(answer_classes(votes)) == 2
+    assert weighted_vote(answer_classes(votes), [1.0, 1.0, 0.1]) == 2
 
 
 @pytest.mark.parametrize(
@@ -79,18 +84,53 @@ def test_values_and_marked_words_vote(answer: str, response: str) -> None:
     assert voting_answers([answer], [response]) == [answer]
 
 
-def test_classes_do_not_depend_on_the_order_of_answers() -> None:
-    """A 5 without unit agrees with 5 m and with 5 cm, which differ from each other."""
-    pool = ["5 m", "5", "5 cm", "5 m", "7"]
-    groups = set()
-    for answers in itertools.permutations(pool):
-        classes = classes_of(answers)
-        answers_by_class: dict[int | None, list[str]] = {}
-        for answer, class_index in zip(answers, classes, strict=True):
-            answers_by_class.setdefault(class_index, []).append(answer)
-        groups.add(frozenset(tuple(sorted(members)) for members in answers_by_class.values()))
-    assert groups == {frozenset({("5 m", "5 m"), ("5",), ("5 cm",), ("7",)})}
-    assert classes_of(["5", "5 m"]) == [0, 0]
+#: Answers of which one agrees with answers that do not agree with each other, and how many samples
+#: agree with each: 1/3 agrees with 0.3333 and 0.33333, and 5 without a unit with 5 m and 5 cm.
+OVERLAPPING = [
+    (["1/3", "1/3", "0.3333", "0.33333", "2", "2", "2"], "1/3"),
+    (["5", "5 m", "5 cm"], "5"),
+    (["5 m", "5", "5 cm", "5 m", "7", "7", "7"], "5"),
+]
+
+
+@pytest.mark.parametrize(("answers", "elected"), OVERLAPPING)
+def test_a_vote_elects_the_answer_with_which_most_samples_agree(
+    answers: list[str], elected: str
+) -> None:
+    for order in set(itertools.permutations(answers)):
+        assert vote(answer_classes(order)) == order.index(elected)
+        assert weighted_vote(answer_classes(order), [0.25] * len(order)) == order.index(elected)
+
+
+def test_a_tie_of_overlapping_answers_goes_to_the_earliest() -> None:
+    for order in itertools.permutations(["5 m", "5", "5 m", "7", "7", "7"]):
+        # Three samples agree with 5, with 5 m and with 7.
+        assert vote(answer_classes(order)) == 0
+
+
+def test_weights_count_for_every_answer_that_agrees() -> None:
+    weights = {"5": 0.1, "5 m": 0.5, "5 cm": 0.25, "7": 0.7}
+    for order in itertools.permutations(weights):
+        elected = weighted_vote(answer_classes(order), [weights[answer] for answer in order])
+        assert order[elected or 0] == "5"  # 0.1 + 0.5 + 0.25
+
+
+@pytest.mark.parametrize(("answers", "elected"), OVERLAPPING)
+def test_a_vote_of_subsets_is_the_vote_of_their_answers(answers: list[str], elected: str) -> None:
+    """A subset without 1/3 elects among 0.3333, 0.33333 and 2 by their own agreements."""
+    weights = [random.Random(elected).random() for _ in answers]
+    for size in range(1, len(answers) + 1):
+        member_RM = subsets_of_size(size, random_orders(len(answers), 64, seed=0))
+        distribution = distribute_vote([answer_classes(answers)], member_RM, np.array([weights]))
+        expected = [0.0] * len(answers)
+        for member_M in member_RM:
+            subset = np.flatnonzero(member_M).tolist()
+            position = weighted_vote(
+                answer_classes([answers[index] for index in subset]),
+                [weights[index] for index in subset],
+            )
+            expected[subset[position or 0]] += 1 / len(member_RM)
+        assert distribution[0] == pytest.approx(expected)
 
 
 def test_weighted_votes_sum_the_weights_of_a_class() -> None:
@@ -102,7 +142,7 @@ def test_weighted_votes_sum_the_weights_of_a_class() -> None:
         for answer, weight in zip(answers, weights, strict=True):
             if answer:
                 totals[KIND[answer]] = totals.get(KIND[answer], 0.0) + (weight or 0.0)
-        chosen = weighted_vote(classes_of(answers), weights)
+        chosen = weighted_vote(answer_classes(answers), weights)
         if not totals:
             assert chosen is None
             continue
@@ -113,7 +153,7 @@ def test_weighted_votes_sum_the_weights_of_a_class() -> None:
 
 def test_equal_weights_are_a_plain_vote() -> None:
     for case in range(CASES):
-        classes = classes_of(random_answers(random.Random(case), 7))
+        classes = answer_classes(random_answers(random.Random(case), 7))
         assert weighted_vote(classes, [0.5] * 7) == vote(classes)
 
 
@@ -142,3 +182,10 @@ def test_best_of_n_selects_the_first_solution_with_the_highest_reward(name: str)
         assert best_of_n(
             [aggregate(step_rewards, name) if step_rewards else None for step_rewards in rewards]
         ) == ranked.index(max(ranked))
+
+
+def test_a_vote_counts_every_form_of_a_letter() -> None:
+    responses = ["B", "A", "A", "**A**", "B"]
+    verdicts = MathGrader().grade([GradingRequest("A", response) for response in responses])
+    votes = voting_answers([verdict.answer for verdict in verdicts], responses)
+    assert vote(answer_classes(votes)) == 1

@@ -1,15 +1,36 @@
-"""Group equivalent answers into classes, for votes."""
+"""Group equivalent answers into classes, for votes.
+
+Array suffixes: ``M`` samples of a problem, ``C`` classes of answers.
+"""
+
+from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fsdpo_data.answers.comparison.equivalence import compare_answers, is_words
 from fsdpo_data.answers.extraction.extract import extract_answer
 from fsdpo_data.answers.parsing.prose import phrase_value, plain_words
+from fsdpo_data.core.lazy import np
 
 NO_ANSWER = -1  #: Class of samples that do not vote.
-#: The answers that agree with an answer, the answer itself included, by answer.
-Agreements = Mapping[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerClasses:
+    """The classes of the answers of M samples of a problem.
+
+    Answers of one class agree with the same answers. Answers of two classes may agree, too: ``5``
+    agrees with ``5 m`` and with ``5 cm``, which differ from each other.
+    """
+
+    class_M: np.ndarray  #: Class of each sample, from 0 to C - 1, or ``NO_ANSWER``.
+    agreement_CC: np.ndarray  #: Whether the answers of two classes agree; true on the diagonal.
+
+    def select(self, indices: Sequence[int]) -> AnswerClasses:
+        """Return the classes of some of the samples."""
+        return AnswerClasses(self.class_M[indices], self.agreement_CC)
 
 
 def voting_answers(answers: Sequence[str | None], responses: Sequence[str]) -> list[str | None]:
@@ -33,8 +54,28 @@ def _is_last_sentence(answer: str, response: str) -> bool:
     return extracted.rule == "last-sentence" and extracted.sentence == answer
 
 
-def agreeing_answers(answers: Sequence[str | None]) -> Agreements:
-    """Compare all pairs of different answers, and return the agreeing answers of each."""
+def answer_classes(answers: Sequence[str | None]) -> AnswerClasses:
+    r"""Group equivalent answers: ``1/2``, ``\frac12`` and ``0.5`` are in one class.
+
+    Args:
+        answers: One answer per sample, by :func:`voting_answers`; None or blank without an answer.
+    """
+    agreeing_texts = _agreeing_answers(answers)
+    # Answers of one class agree with the same answers.
+    numbers = {
+        agreeing: index for index, agreeing in enumerate(dict.fromkeys(agreeing_texts.values()))
+    }
+    class_by_text = {text: numbers[agreeing] for text, agreeing in agreeing_texts.items()}
+    class_M = [class_by_text.get(answer or "", NO_ANSWER) for answer in answers]
+    agreement_CC = np.zeros((len(numbers), len(numbers)), dtype=bool)
+    for text, agreeing in agreeing_texts.items():
+        for other in agreeing:
+            agreement_CC[class_by_text[text], class_by_text[other]] = True
+    return AnswerClasses(np.array(class_M, dtype=int), agreement_CC)
+
+
+def _agreeing_answers(answers: Sequence[str | None]) -> dict[str, frozenset[str]]:
+    """Compare all pairs of different answers, and return the answers that agree with each."""
     texts = list(dict.fromkeys(answer for answer in answers if answer and answer.strip()))
     agreeing_texts = {text: {text} for text in texts}
     for first, second in itertools.combinations(texts, 2):
@@ -47,29 +88,3 @@ def agreeing_answers(answers: Sequence[str | None]) -> Agreements:
 
 def _is_agreement(gold: str, answer: str) -> bool:
     return compare_answers(gold, answer).status == "correct"
-
-
-def answer_classes(answers: Sequence[str | None], agreeing_texts: Agreements) -> list[int]:
-    r"""Group equivalent answers: ``1/2``, ``\frac12`` and ``0.5`` are in one class.
-
-    Agreement is not transitive: ``5`` agrees with ``5 m`` and with ``5 cm``. Two answers are in one
-    class if they agree with the same answers of this list. The order of the answers therefore has
-    no effect, and an ambiguous answer joins neither of the classes that it agrees with.
-
-    Args:
-        answers: One answer per sample, by :func:`voting_answers`; None or blank without an answer.
-        agreeing_texts: Result of :func:`agreeing_answers` for these answers, or for a longer list.
-
-    Returns:
-        The class of each answer: the index of its first member, or ``NO_ANSWER``.
-    """
-    present_answers = {answer for answer in answers if answer in agreeing_texts}
-    first_members: dict[frozenset[str], int] = {}
-    classes: list[int] = []
-    for index, answer in enumerate(answers):
-        if answer is None or answer not in agreeing_texts:
-            classes.append(NO_ANSWER)
-            continue
-        agreeing = agreeing_texts[answer] & present_answers
-        classes.append(first_members.setdefault(agreeing, index))
-    return classes

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from fsdpo_bench.decoders.answer_classes import AnswerClasses
 from fsdpo_bench.decoders.estimators import (
     best_of_n,
     distribute_best_of_n,
@@ -27,6 +28,8 @@ from fsdpo_data.core.registry import Registry
 
 if TYPE_CHECKING:
     import numpy as np
+
+    Distribute = Callable[[Sequence[AnswerClasses], np.ndarray, np.ndarray], np.ndarray]
 
 #: The solutions from which a decoder chooses: ``samples`` that several decoders share, or the ones
 #: that ``greedy`` decoding or a ``beam`` search generates for this decoder.
@@ -60,8 +63,7 @@ class Candidates:
     """The K solutions of a problem from which a decoder chooses one."""
 
     solutions: Sequence[Solution]  #: The solutions; a choice may not read their verdicts.
-    #: Class of equivalent answers of each solution; ``NO_ANSWER`` for a solution without a vote.
-    answer_classes: Sequence[int]
+    answer_classes: AnswerClasses  #: The answers with which the solutions vote.
     #: The aggregated step rewards of each solution, or its log-likelihood if the decoder needs
     #: likelihoods; None for a solution without rewards.
     rewards: Sequence[float | None]
@@ -77,10 +79,10 @@ class Decoder:
     description: str
     #: Returns the index of the chosen solution, or None if it chooses none, which counts as wrong.
     choose: Callable[[Candidates], int | None]
-    #: Returns the probability that each sample is chosen, of shape (P, M). Its arguments are answer
-    #: classes and rewards of this shape, and subsets of K samples of shape (R, M). None to call
-    #: ``choose`` for each subset, which is slower.
-    distribute: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray] | None = None
+    #: Returns the probability that each sample is chosen, of shape (P, M). Its arguments are the
+    #: answer classes of the P problems, rewards of shape (P, M), and subsets of K samples of shape
+    #: (R, M). None to call ``choose`` for each subset, which is slower.
+    distribute: Distribute | None = None
     #: Format of the parameters in result names, such as ``@{k}:{aggregate}``; empty without
     #: parameters.
     suffix: str = ""
@@ -193,10 +195,10 @@ def _choose_first(candidates: Candidates) -> int:
 
 
 def _distribute_first(
-    class_PM: np.ndarray, reward_PM: np.ndarray, member_RM: np.ndarray
+    classes_P: Sequence[AnswerClasses], reward_PM: np.ndarray, member_RM: np.ndarray
 ) -> np.ndarray:
     """Return the distribution of :func:`_choose_first`."""
-    return distribute_first(class_PM.shape)
+    return distribute_first(reward_PM.shape)
 
 
 def _choose_best(candidates: Candidates) -> int:
@@ -205,7 +207,7 @@ def _choose_best(candidates: Candidates) -> int:
 
 
 def _distribute_best(
-    class_PM: np.ndarray, reward_PM: np.ndarray, member_RM: np.ndarray
+    classes_P: Sequence[AnswerClasses], reward_PM: np.ndarray, member_RM: np.ndarray
 ) -> np.ndarray:
     """Return the distribution of :func:`_choose_best`."""
     return distribute_best_of_n(reward_PM, int(member_RM[0].sum()))
@@ -239,7 +241,7 @@ DECODERS.register(
         description="self-consistency: the majority of K samples",
         suffix="@{k}",
         choose=lambda candidates: vote(candidates.answer_classes),
-        distribute=lambda class_PM, _, member_RM: distribute_vote(class_PM, member_RM),
+        distribute=lambda classes_P, _, member_RM: distribute_vote(classes_P, member_RM),
         metric="maj",
         colour=2,
     )
@@ -251,8 +253,8 @@ DECODERS.register(
         description="a majority weighted by the aggregated step rewards",
         suffix="@{k}:{aggregate}",
         choose=lambda candidates: weighted_vote(candidates.answer_classes, candidates.rewards),
-        distribute=lambda class_PM, reward_PM, member_RM: distribute_vote(
-            class_PM, member_RM, reward_PM
+        distribute=lambda classes_P, reward_PM, member_RM: distribute_vote(
+            classes_P, member_RM, reward_PM
         ),
         needs="probabilities",
         colour=3,

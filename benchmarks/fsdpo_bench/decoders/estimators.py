@@ -6,6 +6,9 @@ order of the samples, so the distribution at N = M is the choice among all sampl
 A distribution is an array ``chosen_PM`` with the probability that each sample is chosen. A row sums
 to less than 1 if a vote chooses nothing, because a subset has no answer.
 
+A vote elects the answer with which most samples agree. Agreement is not transitive, so a sample can
+count for several answers (:class:`AnswerClasses`).
+
 Array suffixes: ``P`` problems, ``M`` samples of a problem, ``R`` subsets of samples, ``C`` classes
 of answers. Rewards and weights that are None or NaN are missing.
 """
@@ -16,10 +19,10 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
-from fsdpo_bench.decoders.answer_classes import NO_ANSWER
+from fsdpo_bench.decoders.answer_classes import AnswerClasses
 from fsdpo_data.core.lazy import np
 
-#: Difference of the votes of two classes below which the earlier class wins, relative to the most
+#: Difference of the votes of two answers below which the earlier one wins, relative to the most
 #: votes. Products of many step rewards are tiny: an absolute difference would make them equal.
 _TIE = 1e-9
 _ROUNDING_ERROR = 1e-12  #: Upper bound of the rounding error of a sum of probabilities.
@@ -29,33 +32,32 @@ _NO_CHOICE = -1  #: Index of the choice from a subset without any answer.
 # Choices
 
 
-def vote(class_M: Sequence[int] | np.ndarray) -> int | None:
-    """Return the index of the first sample of the largest class (Wang et al. 2023).
+def vote(classes: AnswerClasses) -> int | None:
+    """Return the first sample whose answer most samples agree with (Wang et al. 2023).
 
-    Among equal classes, the class with the earliest sample wins. Without any answer, the result is
+    Among equal answers, the one with the earliest sample wins. Without any answer, the result is
     None.
 
     Args:
-        class_M: Class of the answer of each sample, or ``NO_ANSWER``.
+        classes: Classes of the answers of the samples.
     """
-    return weighted_vote(class_M, np.ones(len(class_M)))
+    return weighted_vote(classes, np.ones(len(classes.class_M)))
 
 
 def weighted_vote(
-    class_M: Sequence[int] | np.ndarray, weight_M: Sequence[float | None] | np.ndarray
+    classes: AnswerClasses, weight_M: Sequence[float | None] | np.ndarray
 ) -> int | None:
-    """Return the index of the first sample of the class with the largest sum of weights.
+    """Return the first sample whose answer has the largest sum of weights.
 
-    Among equal sums, the class with the earliest sample wins. Without any answer, the result is
-    None.
+    The sum is over the samples whose answers agree with it. Among equal sums, the answer with the
+    earliest sample wins. Without any answer, the result is None.
 
     Args:
-        class_M: Class of the answer of each sample, or ``NO_ANSWER``.
+        classes: Classes of the answers of the samples.
         weight_M: Weight of each sample. A missing weight counts as 0.
     """
-    class_M = np.asarray(class_M, dtype=int)
-    all_samples_RM = np.ones((1, len(class_M)), dtype=bool)
-    [index] = _vote_subsets(class_M, np.asarray(weight_M, dtype=float), all_samples_RM)
+    all_samples_RM = np.ones((1, len(classes.class_M)), dtype=bool)
+    [index] = _vote_subsets(classes, np.asarray(weight_M, dtype=float), all_samples_RM)
     return None if index == _NO_CHOICE else int(index)
 
 
@@ -117,23 +119,24 @@ def distribute_best_of_n(reward_PM: np.ndarray, size: int) -> np.ndarray:
 
 
 def distribute_vote(
-    class_PM: np.ndarray, member_RM: np.ndarray, weight_PM: np.ndarray | None = None
+    classes_P: Sequence[AnswerClasses], member_RM: np.ndarray, weight_PM: np.ndarray | None = None
 ) -> np.ndarray:
     """Return the distribution of :func:`weighted_vote` over subsets.
 
     Args:
-        class_PM: Class of the answer of each sample, or ``NO_ANSWER``.
+        classes_P: Classes of the answers of the samples, for each problem.
         member_RM: Whether each subset contains each sample, from :func:`subsets_of_size`. Votes
             with the same subsets have paired differences.
         weight_PM: Weight of each sample; None for equal weights, as in :func:`vote`.
     """
+    n_samples = member_RM.shape[1]
     if weight_PM is None:
-        weight_PM = np.ones(class_PM.shape)
+        weight_PM = np.ones((len(classes_P), n_samples))
     indices_PR = [
-        _vote_subsets(class_M, weight_M, member_RM)
-        for class_M, weight_M in zip(class_PM, weight_PM, strict=True)
+        _vote_subsets(classes, weight_M, member_RM)
+        for classes, weight_M in zip(classes_P, weight_PM, strict=True)
     ]
-    return _count_choices(np.array(indices_PR), class_PM.shape[1])
+    return _count_choices(np.array(indices_PR), n_samples)
 
 
 def distribute_choices(
@@ -203,23 +206,26 @@ def subsets_of_size(size: int, order_RM: np.ndarray) -> np.ndarray:
     return member_RM
 
 
-def _vote_subsets(class_M: np.ndarray, weight_M: np.ndarray, member_RM: np.ndarray) -> np.ndarray:
+def _vote_subsets(
+    classes: AnswerClasses, weight_M: np.ndarray, member_RM: np.ndarray
+) -> np.ndarray:
     """Return the index that a weighted vote chooses from each subset, or ``_NO_CHOICE``.
 
     Args:
-        class_M: Class of the answer of each sample, or ``NO_ANSWER``.
+        classes: Classes of the answers of the samples.
         weight_M: Weight of each sample.
         member_RM: Whether each subset contains each sample.
     """
-    names_C = np.unique(class_M[class_M != NO_ANSWER])
-    if not len(names_C):
+    n_classes = len(classes.agreement_CC)
+    if not n_classes:
         return np.full(len(member_RM), _NO_CHOICE)
-    is_class_MC = class_M[:, None] == names_C
+    is_class_MC = classes.class_M[:, None] == np.arange(n_classes)
     weights_MC = np.nan_to_num(weight_M, nan=0.0)[:, None] * is_class_MC
     is_present_RC = member_RM @ is_class_MC
-    votes_RC = np.where(is_present_RC, member_RM @ weights_MC, -np.inf)
+    votes_RC = member_RM @ (weights_MC @ classes.agreement_CC)
+    votes_RC = np.where(is_present_RC, votes_RC, -np.inf)
     most_votes_R1 = votes_RC.max(axis=1, keepdims=True)
     is_winner_RC = votes_RC >= most_votes_R1 - _TIE * np.abs(most_votes_R1)
-    # The earliest sample of any tied class is the first sample of the earliest one.
+    # The earliest sample of any tied answer is the first sample of the earliest one.
     is_candidate_RM = member_RM & ((is_winner_RC & is_present_RC) @ is_class_MC.T)
     return np.where(is_candidate_RM.any(axis=1), is_candidate_RM.argmax(axis=1), _NO_CHOICE)

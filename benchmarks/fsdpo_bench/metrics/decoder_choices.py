@@ -167,7 +167,7 @@ def decode(benchmark: Benchmark, setup: DecoderSetup, spec: SubsetSpec) -> Decod
     else:
         member_RM = _subsets(size, samples.n_samples, spec)
     if setup.decoder.distribute is not None:
-        chosen_PM = setup.decoder.distribute(samples.class_PM, reward_PM, member_RM)
+        chosen_PM = setup.decoder.distribute(samples.classes_P, reward_PM, member_RM)
     else:
         chosen_PM = _choose_from_subsets(samples, setup, reward_PM, member_RM)
     return DecoderChoices(setup, samples, chosen_PM)
@@ -215,7 +215,7 @@ def _choose_from_subsets(
         ]
         candidates = Candidates(
             solutions=[solutions[problem_ids[problem]][index] for index in subset],
-            answer_classes=samples.class_PM[problem, subset].tolist(),
+            answer_classes=samples.classes_P[problem].select(subset),
             rewards=rewards,
         )
         return setup.decoder.choose(candidates)

@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from fsdpo_bench.decoders.answer_classes import agreeing_answers, answer_classes, voting_answers
+from fsdpo_bench.decoders.answer_classes import AnswerClasses, answer_classes, voting_answers
 from fsdpo_data.core.entities import UNDECIDED, UNGRADED, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
@@ -84,8 +84,7 @@ class Samples:
     strict_PM: np.ndarray | None
     is_judged_PM: np.ndarray  #: Whether a judge decided the outcome.
     answer_PM: np.ndarray  #: Extracted answer of each solution; None without one.
-    #: Class of equivalent answers within the problem; ``NO_ANSWER`` for a solution without a vote.
-    class_PM: np.ndarray
+    classes_P: Sequence[AnswerClasses]  #: The answers with which the solutions vote.
     tokens_PM: np.ndarray  #: Tokens of each solution and of its search; NaN if unknown.
     prm_calls_PM: np.ndarray  #: Calls of a reward model in the search.
     rewards: Mapping[str, Rewards]  #: Rewards by reward model; empty without step rewards.
@@ -222,7 +221,7 @@ def make_samples(
         strict_PM=strict_PM,
         is_judged_PM=frame["answer_judge"].is_not_null().to_numpy().reshape(row_PM.shape),
         answer_PM=column("answer").astype(object),
-        class_PM=_answer_classes(table, row_PM),
+        classes_P=_answer_classes(table, row_PM),
         tokens_PM=tokens.to_numpy().reshape(row_PM.shape),
         prm_calls_PM=column("search_prm_calls"),
         rewards={
@@ -232,11 +231,11 @@ def make_samples(
     )
 
 
-def _answer_classes(table: SolutionTable, row_PM: np.ndarray) -> np.ndarray:
-    """Return the class of equivalent answers of each sample within its problem."""
+def _answer_classes(table: SolutionTable, row_PM: np.ndarray) -> list[AnswerClasses]:
+    """Return the classes of the answers of each problem."""
     answers = table.frame["answer"]
     responses = table.frame["response"]
-    classes: dict[int, list[int]] = {}  # by first row, because a problem can occur twice
+    classes: dict[int, AnswerClasses] = {}  # by first row, because a problem can occur twice
     for row_M in row_PM:
         first_row = int(row_M[0])
         if first_row not in classes:
@@ -244,8 +243,8 @@ def _answer_classes(table: SolutionTable, row_PM: np.ndarray) -> np.ndarray:
                 answers.slice(first_row, len(row_M)).to_list(),
                 responses.slice(first_row, len(row_M)).to_list(),
             )
-            classes[first_row] = answer_classes(texts, agreeing_answers(texts))
-    return np.array([classes[int(row_M[0])] for row_M in row_PM])
+            classes[first_row] = answer_classes(texts)
+    return [classes[int(row_M[0])] for row_M in row_PM]
 
 
 def _make_rewards(name: str, table: SolutionTable, row_PM: np.ndarray) -> Rewards:

@@ -94,8 +94,8 @@ def _find_announced(text: str, triggers: tuple[str, ...]) -> AnnouncedAnswer | N
     for position, trigger in _iterate_triggers(text, triggers):
         announced = None
         if trigger in _CHOICE_VERDICTS:
-            context = text[max(position - _CONTEXT_CHARS, 0) : position]
-            choice = _PATTERNS["choice"].search(context)
+            start = max(position - _CONTEXT_CHARS, 0)
+            choice = _PATTERNS["choice"].search(text, start, position)
             if choice:
                 announced = AnnouncedAnswer(choice.group(1), "choice", position)
         else:
@@ -244,9 +244,11 @@ def _without_explanation(line: str) -> str:
         line = line[: explanation.start()]
         if line.count("(") + line.count("[") > line.count(")") + line.count("]"):
             line = line[: line.rfind("(")]  # "148 (149 if …)"
+        if explanation[0] == "</answer>" and _PATTERNS["factorial"].search(line):
+            return line.strip()
     sentence_end = SENTENCE_END.search(line)
     if sentence_end and not _PATTERNS["alternative"].match(line, sentence_end.end()):
-        line = line[: sentence_end.start()]
+        line = line[: sentence_end.start()].rstrip("!")
         if "$" in sentence_end.group():
             line += "$"
     line = line.strip().rstrip(".。").lstrip("* ")

@@ -1,4 +1,4 @@
-r"""Find ``\boxed{…}`` and ``\fbox{…}`` in a text, in one pass over its end."""
+r"""Find ``\boxed{…}``, ``\fbox{…}`` and other boxes in a text, in one pass over its end."""
 
 import re
 from typing import NamedTuple
@@ -12,12 +12,19 @@ _PATTERNS = load_phrases("boxes")
 MAX_ANSWER_CHARS = 10_000  #: Maximum length of an answer. A longer box is ignored.
 
 # JSON and Python read "\b" and "\f" as control characters, so texts contain "\x08oxed" too.
-_TOKEN = _PATTERNS["token"]
+_COMMAND = _PATTERNS["command"]
+_TOKEN = re.compile(rf"(?s)(?P<box>{_COMMAND.pattern})|(?P<open>\{{)|(?P<close>\}})|\\.")
+#: The commands of boxes that are searched in a complete text.
+_SEARCHED_COMMANDS = (
+    *("\\boxed", "\\fbox", "\\Boxed", "\\framebox", "\\bbox"),
+    *("\\colorbox", "\\fcolorbox", "\\ovalbox", "\\doublebox", "\\shadowbox"),
+)
 #: A fast search for the earliest possible start of a box. Braces before it do not matter.
-_FIRST_BOX = re.compile(r"[\\\x08\x0c](?:f?box|oxed|framebox)")
-_MAX_CHARS_BEFORE_OX = len("\\frameb")  #: All commands of boxes contain "ox".
+_FIRST_BOX = re.compile(
+    r"[\\\x08\x0c](?:f?box|[bB]?oxed|(?:frame|b|f?color|oval|shadow|double)box)"
+)
+_MAX_CHARS_BEFORE_OX = len("\\fcolorb")  #: All commands of boxes contain "ox".
 _HAS_WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
-_COMMAND = re.compile(r"\\?\\(?:f?box|boxed)(?![A-Za-z])")
 _IN_BRACES = re.compile(r"\{[^{}]*\}")
 
 
@@ -56,9 +63,9 @@ def text_tail(text: str, size: int) -> str:
 def search_window(text: str) -> str:
     """Return the end of a text, or the part from its last box if the end has no box."""
     end = text if len(text) <= SEARCH_WINDOW_CHARS else text_tail(text, SEARCH_WINDOW_CHARS)
-    if len(text) == len(end) or "box" in end:
+    if len(text) == len(end) or "box" in end or "Boxed" in end:
         return end
-    last_box = max(text.rfind("\\boxed"), text.rfind("\\fbox"))
+    last_box = max(map(text.rfind, _SEARCHED_COMMANDS))
     return text[last_box : last_box + SEARCH_WINDOW_CHARS] if last_box >= 0 else end
 
 
@@ -69,7 +76,7 @@ def find_boxes(text: str) -> list[Box]:
 
 
 def last_box_content(text: str) -> str | None:
-    r"""Return the content of the last closed ``\boxed`` or ``\fbox``; an empty box gives ""."""
+    r"""Return the content of the last closed box; an empty box gives ""."""
     boxes = find_boxes(text)
     return boxes[-1].content if boxes else None
 
@@ -81,6 +88,11 @@ def truncated_box_content(text: str) -> str | None:
         return None
     content = text[-SEARCH_WINDOW_CHARS:][start:].split("\n", 1)[0].split("$", 1)[0].strip()
     return content or None
+
+
+def has_open_box(text: str) -> bool:
+    """Whether a text has a box that it does not close."""
+    return "ox" in text and _BoxScan(search_window(text)).unclosed is not None
 
 
 class _BoxScan:

@@ -13,6 +13,7 @@ from fsdpo_data.answers.extraction.announced import last_announced
 from fsdpo_data.answers.extraction.boxes import (
     Box,
     find_boxes,
+    has_open_box,
     search_window,
     truncated_box_content,
 )
@@ -27,6 +28,7 @@ from fsdpo_data.answers.extraction.unmarked import (
 )
 from fsdpo_data.answers.extraction.values import CONJUNCTION, JOINING_TEXT
 from fsdpo_data.answers.parsing.clean import restore_escapes
+from fsdpo_data.answers.thinking import without_tagged_thinking
 
 _PATTERNS = load_phrases("extract")
 _NEXT_PROBLEM = _PATTERNS["next_problem"]
@@ -155,6 +157,22 @@ def _extract_unannounced(text: str, open_box: str | None) -> ExtractedAnswer:
     return ExtractedAnswer(answer, rule, sentence=sentence)
 
 
+def is_reconsidered(response: str) -> bool:
+    """Whether a truncated response does not stay with its marked answer.
+
+    It goes on to a doubt, "8, or maybe not, I", or to a box that it does not close.
+    """
+    text = strip_next_problem(response)
+    boxes = find_boxes(text)
+    announced = None if boxes else last_announced(text)
+    end = boxes[-1].end if boxes else announced.end if announced else len(text)
+    text_after = text[end:]
+    if has_open_box(text_after):
+        return True
+    is_doubted = _DOUBT.search(text_after) or _PATTERNS["reconsideration"].search(text_after)
+    return is_doubted is not None and _find_conclusion(text_after) is None
+
+
 def is_marked_rule(rule: str) -> bool:
     """Whether the rule of a verdict, e.g. ``boxed/number``, is based on a marked answer."""
     return rule.partition("/")[0] in MARKED_RULES
@@ -202,11 +220,7 @@ def _first_turn_without_thinking(text: str) -> str:
     """
     ends = [text.find(token) for token in _END_TOKENS]
     text = text[: min((end for end in ends if text[: max(end, 0)].strip()), default=None)]
-    thinking_end = text.rfind("</think>")
-    if thinking_end < 0:
-        return text
-    answer_text = text[thinking_end + len("</think>") :]
-    return answer_text if answer_text.strip() else text
+    return without_tagged_thinking(text)
 
 
 def _answer_after_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer | None:

@@ -48,20 +48,20 @@ def parallel_values(text: str, count: int) -> str | None:
     n_skipped = 0
     lines = text_tail(text, TAIL_CHARS).splitlines()[-_MAX_PARALLEL_LINES:]
     for line in reversed(lines):
-        value_matches = find_values(line) or find_values(_BOX.sub(r"$\1$", line))
-        if not value_matches:
+        line_values = find_values(line) or find_values(_BOX.sub(r"$\1$", line))
+        if not line_values:
             n_skipped += bool(line.strip())
             if n_skipped > _MAX_SKIPPED_LINES:
                 break
             continue
-        line_shape = _PATTERNS["shape_word"].sub("w", line[: value_matches[-1].start()]).strip()
+        line_shape = _PATTERNS["shape_word"].sub("w", line[: line_values[-1].start]).strip()
         if _PATTERNS["denial"].search(line):
             return None
         if values and line_shape != shape:
             break
         n_skipped = 0
         shape = line_shape
-        values.insert(0, value_matches[-1][0].strip("$*. "))
+        values.insert(0, line_values[-1].text.strip("$*. "))
     if len(values) != count:
         return None
     return in_order(values, "\n".join(lines))

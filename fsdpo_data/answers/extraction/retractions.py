@@ -8,6 +8,7 @@ _PATTERNS = load_phrases("retractions")
 
 _SURRENDER_CHARS = 400  #: Characters at the end of a response that may contain a surrender.
 _UNFINISHED_CHARS = frozenset(",:;=+/([{<-")  #: Characters that cannot end a finished text.
+_END_CHARS = 40  #: Characters at the end that may show that a text is not finished.
 _MIN_CHARS = 8  #: A shorter text cannot contain a retraction or a condition.
 
 
@@ -63,10 +64,21 @@ def is_unfinished(text: str, sentence: str) -> bool:
         text: The text.
         sentence: Its last sentence. "First we consider ..." opens the reasoning.
     """
-    end = text[-40:].rstrip("*$ \t\n")
-    is_possible = end[-1:].isalpha() or end[-1:] in _UNFINISHED_CHARS
-    stops = is_possible and _PATTERNS["unfinished_end"].search(end) is not None
-    return stops or _PATTERNS["opening"].match(sentence) is not None
+    return _stops(text) or _PATTERNS["opening"].match(sentence) is not None
+
+
+def _stops(text: str) -> bool:
+    """Whether a text stops at a word or a sign that something follows: "so we get"."""
+    end = text[-_END_CHARS:].rstrip("*$ \t\n")
+    if not (end[-1:].isalpha() or end[-1:] in _UNFINISHED_CHARS):
+        return False
+    unfinished = _PATTERNS["unfinished_end"].search(end)
+    if unfinished is None:
+        return False
+    # Words in capitals are answers: the choice A, and the operation AND.
+    is_in_capitals = (unfinished["words"] or "").isupper()
+    start = max(len(text) - _END_CHARS, 0)
+    return not (is_in_capitals or _PATTERNS["answer_at_end"].search(text, start))
 
 
 def is_hypothetical(text_before: str, marker: str) -> bool:

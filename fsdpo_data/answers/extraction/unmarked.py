@@ -13,7 +13,12 @@ from fsdpo_data.answers.extraction.multi_part import (
     closing_list,
 )
 from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, load_phrases
-from fsdpo_data.answers.extraction.values import ends_with_bound, find_values, value_and_rule
+from fsdpo_data.answers.extraction.values import (
+    StatedValue,
+    ends_with_bound,
+    find_values,
+    value_and_rule,
+)
 from fsdpo_data.answers.lexicon.vocabulary import contains_any, has_foreign_script
 from fsdpo_data.answers.lexicon.words import SCALES, SMALL_NUMBERS
 
@@ -44,9 +49,14 @@ def statement_value(statement: str) -> str | None:
 
 
 _NUMBER_WORDS = "|".join((*list(SMALL_NUMBERS)[2:], *SCALES))
+_OPERATIONS = "root|plus|minus|times|over|squared|cubed|factorial|pi"
+_AFTER_OPERATION = "".join(
+    rf"(?<!\b{word}\s)" for word in ("root", "plus", "minus", "times", "over", "log", "ln")
+)
+#: A number in words that is not a part of a calculation, as in "two root three".
 _SPELLED_NUMBER = (
-    rf"\b(?:(?:{_NUMBER_WORDS}|one|an?(?=\s(?:{_NUMBER_WORDS})))[\s-]+(?:and\s+)?)*"
-    rf"(?:{_NUMBER_WORDS})"
+    rf"{_AFTER_OPERATION}\b(?:(?:{_NUMBER_WORDS}|one|an?(?=\s(?:{_NUMBER_WORDS})))[\s-]+(?:and\s+)?)*"
+    rf"(?:{_NUMBER_WORDS})(?!\s+(?:{_OPERATIONS})\b)"
 )
 #: A conclusion without digits: "so he pays twenty dollars", "so it does not exist".
 _WORD_CONCLUSION = re.compile(rf"{_PATTERNS['predicate'].pattern}|{_SPELLED_NUMBER}\b")
@@ -70,9 +80,11 @@ def _main_clause(statement: str) -> str:
     statement = _without_circumstance(statement)
     counted_things = _PATTERNS["counted_things"].fullmatch(statement)
     if counted_things and not _SENTENCE_VERB.search(statement):
-        return counted_things[1]
+        cut = counted_things.end(1)
+        if not any(value.start < cut < value.end for value in find_values(statement)):
+            return counted_things[1]
     for addition in _PATTERNS["addition"].finditer(statement):
-        clause = statement[: addition.start()]
+        clause = _cut_clause(statement, addition.start())
         if not (_has_new_value(clause) or _WORD_CONCLUSION.search(clause)):
             continue
         if _PATTERNS["predicate_after_addition"].match(statement, addition.end()):
@@ -82,10 +94,16 @@ def _main_clause(statement: str) -> str:
             return _main_clause(clause)
     purposes = _PATTERNS["purpose"].finditer(statement) if " to " in statement else ()
     for purpose in purposes:
-        clause = statement[: purpose.start()]
+        clause = _cut_clause(statement, purpose.start())
         if _PATTERNS["need"].search(clause) and _has_new_value(clause):
             return _main_clause(clause)
     return statement
+
+
+def _cut_clause(statement: str, end: int) -> str:
+    """Return the start of a statement; after "5!", a full stop shows that the 5! is a factorial."""
+    clause = statement[:end]
+    return f"{clause}." if clause.endswith("!") else clause
 
 
 def _without_circumstance(statement: str) -> str:
@@ -102,7 +120,7 @@ def _without_circumstance(statement: str) -> str:
 
 def _has_new_value(clause: str) -> bool:
     """Whether a clause has a value that is neither given in the problem nor a bound."""
-    texts_before = (clause[: value.start()] for value in find_values(clause))
+    texts_before = (clause[: value.start] for value in find_values(clause))
     return any(
         not _PATTERNS["before_given_number"].search(text) and not ends_with_bound(text)
         for text in texts_before
@@ -133,19 +151,19 @@ def clause_values(sentence: str) -> str | None:
     form a tuple.
     """
     values = find_values(sentence) if _HAS_WORD.search(sentence) else []
-    if len(values) < 2 or _PATTERNS["conclusion"].search(sentence, values[0].end()):
+    if len(values) < 2 or _PATTERNS["conclusion"].search(sentence, values[0].end):
         return None
     order_word = _PATTERNS["order_word"].search(sentence)
     are_stated = all(
-        _PATTERNS["before_clause_value"].search(sentence, 0, value.start()) for value in values
+        _PATTERNS["before_clause_value"].search(sentence, 0, value.start) for value in values
     )
-    are_equations = all("=" in value[0] for value in values)
+    are_equations = all("=" in value.text for value in values)
     are_respective = order_word is not None and order_word[0] == "respectively"
     if not (are_stated or are_equations or are_respective):
         return None
-    ends = [_PATTERNS["clause_end"].search(sentence, value.end()) for value in values]
+    ends = [_PATTERNS["clause_end"].search(sentence, value.end) for value in values]
     joined = " , ".join(
-        sentence[value.start() : end.start() if end else None]
+        sentence[value.start : end.start() if end else None]
         for value, end in zip(values, ends, strict=True)
     )
     return f"({joined})" if order_word else joined
@@ -234,7 +252,7 @@ def _has_no_answer(stripped: str, sentence: str) -> bool:
     return _PATTERNS["announcement_only"].fullmatch(stripped) is not None
 
 
-def _worded_answer(clause: str, values: list[re.Match[str]], *, is_complete: bool) -> str | None:
+def _worded_answer(clause: str, values: list[StatedValue], *, is_complete: bool) -> str | None:
     """Return the answer of a clause in words: "does not exist", "twenty dollars", or None.
 
     Args:
@@ -245,7 +263,7 @@ def _worded_answer(clause: str, values: list[re.Match[str]], *, is_complete: boo
     predicates = list(_PATTERNS["predicate"].finditer(clause))
     if predicates:
         last_predicate = predicates[-1]
-        between = clause[values[-1].end() : last_predicate.start()] if values else ""
+        between = clause[values[-1].end : last_predicate.start()] if values else ""
         ends_clause = not clause[last_predicate.end() :].strip(" .*$!。")
         if not values or (ends_clause and not _PATTERNS["clause_joint"].search(between)):
             return last_predicate[0]
@@ -258,7 +276,7 @@ def _worded_answer(clause: str, values: list[re.Match[str]], *, is_complete: boo
 
 
 def _last_value(
-    text: str, sentence: str, clause: str, values: list[re.Match[str]]
+    text: str, sentence: str, clause: str, values: list[StatedValue]
 ) -> tuple[str | None, str]:
     """Return the value of the last sentence that has one, or None, and the extraction rule.
 
@@ -272,6 +290,8 @@ def _last_value(
         if candidate != sentence:
             clause = _main_clause(candidate)
             values = find_values(clause)
+        if not values and _PATTERNS["latex_command"].search(clause):
+            break  # a conclusion that is not read
         if values and not _PATTERNS["relative_clause"].match(clause):
             answer, rule = value_and_rule(clause, values, text)
             return (answer, rule) if answer else (sentence, "last-sentence")

@@ -5,7 +5,12 @@ from fractions import Fraction
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.numbers import make_decimal
 from fsdpo_data.answers.lexicon.vocabulary import ORDINAL_MARKS
-from fsdpo_data.answers.lexicon.words import SCALES, SMALL_NUMBERS, read_number_words
+from fsdpo_data.answers.lexicon.words import (
+    SCALES,
+    SMALL_NUMBERS,
+    find_denominator,
+    read_number_words,
+)
 from fsdpo_data.answers.parsing.cursor import TokenCursor
 from fsdpo_data.answers.parsing.fractions_and_roots import parse_fraction
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, parse_integer
@@ -73,6 +78,8 @@ def _parse_based_number(cursor: TokenCursor, digits: str) -> Value:
 def _parse_fraction_part(cursor: TokenCursor) -> Fraction | None:
     r"""Parse the ``\frac35`` of ``12\frac35`` or the ``1/3`` of ``8 1/3``."""
     start = cursor.position
+    if (fraction_in_words := _parse_fraction_words(cursor)) is not None:
+        return fraction_in_words
     if cursor.peek(1).kind == "num" and cursor.peek_sign(2) == "/":
         cursor.accept_word("and")
     # "5 \frac{km}{h}" is a number with a unit, and not a mixed number.
@@ -95,6 +102,18 @@ def _parse_fraction_part(cursor: TokenCursor) -> Fraction | None:
             quotient = top.value / bottom.value
             if top.decimal_places is None and bottom.decimal_places is None:
                 return quotient
+    cursor.position = start
+    return None
+
+
+def _parse_fraction_words(cursor: TokenCursor) -> Fraction | None:
+    """Parse the "and a half" of "5 and a half"."""
+    start = cursor.position
+    if cursor.accept_word("and") and find_denominator(cursor.peek_word(1)):
+        cursor.skip()
+        part = parse_number_words(cursor)
+        if isinstance(part, tree.Num) and 0 < part.value < 1:
+            return part.value
     cursor.position = start
     return None
 

@@ -34,6 +34,8 @@ MAX_NOUN_WORDS = 8
 _POWER_WORDS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 #: Words that are not part of a counted noun, because they change the meaning of the number.
 _EXCLUDED_WORDS = (KEYWORDS - {"in", "of", "per", "from", "over", "by"}) | NON_NOUNS
+#: The same before other words: "three squared" is no count of things.
+_OPERATION_WORDS = frozenset(("squared", "cubed", "factorial", "root"))
 
 
 def parse_unit(cursor: TokenCursor, node: Node) -> tree.Unit | None:
@@ -52,7 +54,8 @@ def parse_unit(cursor: TokenCursor, node: Node) -> tree.Unit | None:
     if cursor.accept("-") and cursor.peek().kind != "word":
         cursor.position = start
     unit = _parse_named_unit(cursor)
-    if unit is None or (node == tree.Sym("a") and not unit.dims):
+    is_article = node == tree.Sym("a") or (node == tree.Sym("A") and start == 1)
+    if unit is None or (is_article and not unit.dims):
         cursor.position = start  # "a function" counts nothing
         return None
     return unit
@@ -276,6 +279,7 @@ def _take_noun_word(cursor: TokenCursor, words: list[str]) -> bool:
             token.text.lower() in _EXCLUDED_WORDS
             or is_number_word(token.text)
             or (not words and token.text.lower() == "by")
+            or (token.text.lower() in _OPERATION_WORDS and not (words and find_unit(words[-1])))
         ):
             return False
         words.append(token.text)

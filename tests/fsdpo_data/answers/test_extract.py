@@ -46,6 +46,33 @@ def test_last_boxed_takes_the_last_well_formed_box(text: str, expected: str | No
     assert last_box_content(text) == expected
 
 
+OTHER_BOXES = [
+    r"\Boxed{%s}",
+    r"\framebox{%s}",
+    r"\framebox[2cm]{%s}",
+    r"\framebox[2cm][c]{%s}",
+    r"\colorbox{yellow}{%s}",
+    r"\colorbox[rgb]{1,0.5,0}{%s}",
+    r"\fcolorbox{red}{white}{%s}",
+    r"\fcolorbox[HTML]{FF0000}{FFFFFF}{%s}",
+    r"\bbox{%s}",
+    r"\bbox[5px, border: 2px solid red]{%s}",
+    r"\ovalbox{%s}",
+    r"\boxed{\colorbox{yellow}{%s}}",
+    r"\bbox[yellow]{\boxed{%s}}",
+]
+
+
+@pytest.mark.parametrize("box", OTHER_BOXES)
+def test_the_boxes_of_other_commands_hold_answers(box: str) -> None:
+    boxed = box % r"\frac52"
+    texts = (boxed, f"We start with 7. So ${boxed}$, and not 9.", f"\\[{boxed}\\]\nCheck 7 + 8.")
+    far = f"{boxed} " + "word " * SEARCH_WINDOW_CHARS
+    for text in (*texts, far):
+        assert extract_answer(text) == (r"\frac52", "boxed", "", None)
+    assert last_box_content(boxed.replace("box", "boxes").replace("oxed", "oxes")) is None
+
+
 MARKED = [
     ("The answer is: 5", "5", "answer-is"),
     ("The answer is 5 because 2 + 3 = 5.", "5", "answer-is"),

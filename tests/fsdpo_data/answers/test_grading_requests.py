@@ -61,3 +61,50 @@ def test_unclosed_thinking_has_no_answer_unless_thinking_is_graded() -> None:
     assert grade(request._replace(grade_thinking=True)).status == "correct"
     # The last number of unfinished thinking is not an answer.
     assert grade(request._replace(gold="5", grade_thinking=True)).status == "incorrect"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        r"\boxed{8} or maybe not, I",
+        r"So it is \boxed{8}. Hmm, 8 is",
+        r"That gives \boxed{8}. Wait, the",
+        r"\boxed{8}. But let me check the",
+        "The answer is 8, or maybe not, I",
+        r"The answer is \boxed{8}. Alternatively, we",
+    ],
+)
+def test_a_doubt_that_is_cut_off_leaves_no_answer(response: str) -> None:
+    request = GradingRequest("8", response, finish_reason="length")
+    assert grade(request).status == "no_answer"
+    assert grade(request._replace(finish_reason="stop")).status == "correct"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        r"So it is \boxed{8}. To see this, note that",
+        r"Is it \boxed{7}? Wait, no. So the answer is 8, and this",
+        "The answer is 8.\n\nThis holds because the",
+    ],
+)
+def test_an_answer_before_a_truncated_explanation_counts(response: str) -> None:
+    assert grade(GradingRequest("8", response, finish_reason="length")).status == "correct"
+
+
+@pytest.mark.parametrize("tag", ["think", "thought", "thinking", "reasoning"])
+def test_an_open_tag_anywhere_makes_a_text_thinking(tag: str) -> None:
+    assert grade(GradingRequest("8", rf"Well, <{tag}> \boxed{{8}}, I")).status == "no_answer"
+    assert grade(GradingRequest("8", rf"Is it \boxed{{7}}? </{tag}> It is 8.")).status == "correct"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        r"Half of it is \boxed{8}. So all of it is \boxed{1",
+        "Thus, the final answer is:\n\\[\n\\boxed{8",
+        "So $x = \\boxed{8}$. Therefore the total is\n\\[\n\\boxed{",
+    ],
+)
+def test_a_box_that_is_cut_off_leaves_no_answer(response: str) -> None:
+    assert grade(GradingRequest("8", response, finish_reason="length")).status == "no_answer"

@@ -41,6 +41,7 @@ from fsdpo_data.dataset.stage import Stage
 from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.exchange.outputs import grade_outputs, read_outputs
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.score import RewardRecord, ScoreStage
 
@@ -407,6 +408,35 @@ def test_thinking_opened_by_the_prompt_and_never_closed(
         stage_options(manifest, "grade")["grade_thinking"]
         and stage_options(manifest, "sample")["segmenter"] == "both@1"
     )
+
+
+def test_thinking_that_a_hidden_prompt_opens_and_the_limit_cuts_off(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A sample without any tag was thinking, because other samples of the run close a thought."""
+    cut = "It is \\boxed{42}, or else"
+    responses = [cut, "So 42.\n</thought>\n\n\\boxed{42}", "\\boxed{42}"]
+    reasons = ["length", "stop", "stop"]
+    row = {"question": "20 + 22?", "answer": "42", "responses": responses}
+    file = tmp_path / "hidden.jsonl"
+    file.write_text(json.dumps({**row, "finish_reasons": reasons}))
+    command(capsys, "import", file, "--from", "outputs", "--out", tmp_path / "a")
+    rows = pl.read_parquet(tmp_path / "a" / FILE)
+    assert rows["outcome"].to_list() == ["no_answer", "correct", "correct"]
+    assert rows["thinking_closed"].to_list() == [False, True, None]
+    command(capsys, "grade", tmp_path / "a", "--out", tmp_path / "b")
+    assert (tmp_path / "b" / FILE).read_bytes() == (tmp_path / "a" / FILE).read_bytes()
+    # The verdict is kept without the other samples, and graded files have the same one.
+    options = ("--outcome", "no_answer", "--out", tmp_path / "c")
+    command(capsys, "select", tmp_path / "a", *options)
+    command(capsys, "grade", tmp_path / "c", "--out", tmp_path / "d")
+    assert pl.read_parquet(tmp_path / "d" / FILE)["outcome"].to_list() == ["no_answer"]
+    graded = grade_outputs(read_outputs(file), workers=1)
+    assert [response.verdict.status for response in graded] == rows["outcome"].to_list()
+    # Where no sample closes a thought, the box is an answer.
+    file.write_text(json.dumps({**row, "responses": [cut], "finish_reasons": ["length"]}))
+    [response] = grade_outputs(read_outputs(file), workers=1)
+    assert response.verdict.status == "correct"
 
 
 def test_thinking_reported_separately_by_a_server(tmp_path: Path) -> None:
