@@ -43,7 +43,8 @@ Warmup = Annotated[
     float,
     Field(
         ge=0,
-        description="Warm-up steps: a number of steps, or a fraction of all steps if below 1.",
+        description="Warm-up steps: a number of steps, or a fraction of all steps if below 1. A "
+        "fraction of less than one step is no warm-up, and the last step is never one of them.",
     ),
     Option(panel=_OPTIMIZER),
 ]
@@ -223,6 +224,11 @@ class SftConfig(TrainConfig):
     """Start from random weights instead of `model`. Give a ``config.json``, or its directory. The
     directory must also contain the tokenizer.
     """
+    template: Annotated[str | None, Option(default_text="by the prompts")] = None
+    """Prompt template of the rows, which is written next to the weights: a name (`fsdpo-data list
+    templates`), a `.txt` file that contains `{question}`, or the directory of a dataset, whose
+    template is used. By default, the prompts show a template with a name.
+    """
     head_chunk: HeadChunk = None
 
     def model_post_init(self, context: Any, /) -> None:
@@ -266,7 +272,7 @@ class PrmConfig(TrainConfig):
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     """Policy whose weights get the reward head: a short name, a directory, or
     ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions of all
-    datasets. Files and datasets on the Hub have no default.
+    datasets. A file has no default, and neither has a dataset of another program on the Hub.
     """
     batch_size: BatchSize = 8
     grad_accum: GradAccum = 32
@@ -368,7 +374,7 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     model: Annotated[str | None, Option(default_text="by dataset")] = None
     """Start model, which is also the reference policy: a short name, a directory, or
     ``org/name[@revision]`` on the Hub. The default is the model that wrote the solutions of all
-    datasets. Files and datasets on the Hub have no default.
+    datasets. A file has no default, and neither has a dataset of another program on the Hub.
     """
     batch_size: Annotated[int, Field(ge=1)] = 4
     """Prompts per device in one micro-batch, each with all its pairs. With ``pairs`` as `shuffle`:

@@ -21,7 +21,10 @@ UNKNOWN_OPTION = 2  #: Exit code for a command line that cannot be read.
 #: Calls in a folder with the dataset `data`, the language model `policy`, the pairs `plain.jsonl`
 #: and an empty folder `runs`; each with words of its message, in their order.
 CALLS = {
-    "fsdpo-train prm runs/nope --model tiny --out new": "DATA runs/nope: no such file or directory",
+    "fsdpo-train prm runs/nope --model tiny --out new": (
+        "DATA runs/nope: no such file or directory. Expected a dataset with solutions, or a .jsonl "
+        "or .parquet file with the columns prompt, completions, labels."
+    ),
     "fsdpo-train prm nobody/nope --model tiny --out new": (
         "no such file or directory: nobody/nope; cannot reach the Hugging Face Hub"
     ),

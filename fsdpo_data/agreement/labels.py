@@ -17,6 +17,7 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.step_labels import LabelKind, find_label_kind, read_step_labels
 from fsdpo_data.dataset.validate import check_files
+from fsdpo_data.problems.question_key import question_key
 from fsdpo_data.stages.label_records import LabelRecord
 from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 
@@ -166,9 +167,9 @@ def _read_rows(path: Path, manifest: Manifest, column: str) -> list[dict[str, An
 
 
 def _text_hash(row: dict[str, Any]) -> bytes:
-    """Return a hash of the question and the steps of a solution, without differences in space."""
-    texts = (row["question"], *row["completions"])
-    return text_key(json.dumps([" ".join(text.split()) for text in texts]))
+    """Return a hash of the key of the question and the steps, without differences in space."""
+    steps = [" ".join(step.split()) for step in row["completions"]]
+    return text_key(json.dumps([question_key(row["question"]), *steps]))
 
 
 def _scores(row: dict[str, Any], kind: ScoreKind) -> list[float] | None:

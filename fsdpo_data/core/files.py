@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -65,7 +66,8 @@ def lock_directory(
 ) -> Iterator[None]:
     """Create a folder if it is missing, and lock it against other processes.
 
-    If the block raises an error before it has written a result, the folder is as before.
+    If the block raises an error before it has written a result, the folder is as before. Empty
+    files are no result.
 
     Args:
         folder: The folder to lock.
@@ -96,12 +98,21 @@ def _remove_start_files(
 ) -> None:
     """Remove the files of the start of a run, and a new folder, unless there is a result."""
     with contextlib.suppress(OSError):  # the error that ended the run is more important
-        new_names = set(os.listdir(folder)) - old_names
-        if new_names <= start_files:
-            for name in new_names:
-                (folder / name).unlink()
+        new_paths = [folder / name for name in set(os.listdir(folder)) - old_names]
+        if not any(_has_result(path, start_files) for path in new_paths):
+            for path in new_paths:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
             if is_new:
                 folder.rmdir()
+
+
+def _has_result(path: Path, start_files: Collection[str]) -> bool:
+    """Return whether a path is a file with content, or a folder with one; start files are none."""
+    if path.name in start_files:
+        return False
+    if path.is_dir() and not path.is_symlink():
+        return any(_has_result(child, start_files) for child in path.iterdir())
+    return path.is_symlink() or path.stat().st_size > 0
 
 
 def lock_file(

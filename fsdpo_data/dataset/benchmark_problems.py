@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,8 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import hf, pl
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet
-from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 from fsdpo_data.dataset.schema import arrow_schema, scan_rows
 from fsdpo_data.hub.client import HubRepo, call_hub, hub_errors
 from fsdpo_data.problems.benchmark_places import BENCHMARKS_KEY, benchmark_places
@@ -34,32 +36,51 @@ def check_no_benchmark_problems(root: Path, manifest: Manifest) -> None:
     _check_files(files, str(root))
 
 
-def check_no_hub_benchmark_problems(repo: HubRepo, commit: str) -> None:
-    """Check that no problem of a dataset on the Hub comes from a benchmark.
+@dataclass(frozen=True)
+class HubContent:
+    """The manifest and the problems of a dataset on the Hub, without its other rows."""
 
-    Only the problems are downloaded. A repository without problems in our columns states nothing
-    about benchmarks, so it passes.
+    manifest: Manifest | None = None  #: The manifest; None for a dataset of another program.
+    problem_files: Sequence[Path] = ()  #: The files of problems with our columns.
+
+    def check_no_benchmark_problems(self, location: str) -> None:
+        """Check that no problem comes from a benchmark.
+
+        A repository without problems in our columns states nothing about benchmarks, so it passes.
+
+        Raises:
+            InputError: if a problem does.
+        """
+        _check_files(self.problem_files, location)
+
+
+def download_content(repo: HubRepo, commit: str) -> HubContent:
+    """Download the manifest and the problems of a dataset on the Hub.
 
     Args:
         repo: The repository.
         commit: The commit.
 
     Raises:
-        InputError: if a problem does.
+        SchemaError: if the manifest was changed, or is of another release.
         UnavailableError: if the Hub cannot be reached, or refuses access.
     """
     # The Hub's client warns if no file matches, and nearly every repository has a README.
-    patterns = [_HUB_PROBLEM_FILES, "README.md"]
+    patterns = [_HUB_PROBLEM_FILES, MANIFEST_FILE, "README.md"]
     with hub_errors(repo):
-        folder = call_hub(
-            hf.snapshot_download,
-            repo.name,
-            repo_type=repo.kind,
-            revision=commit,
-            allow_patterns=patterns,
+        folder = Path(
+            call_hub(
+                hf.snapshot_download,
+                repo.name,
+                repo_type=repo.kind,
+                revision=commit,
+                allow_patterns=patterns,
+            )
         )
-    files = [file for file in sorted(Path(folder).glob(_HUB_PROBLEM_FILES)) if _has_problems(file)]
-    _check_files(files, str(repo))
+    files = [file for file in sorted(folder.glob(_HUB_PROBLEM_FILES)) if _has_problems(file)]
+    # Another program may have written a file of this name, but no problems in our columns.
+    has_manifest = (folder / MANIFEST_FILE).is_file() and bool(files)
+    return HubContent(read_manifest(folder) if has_manifest else None, files)
 
 
 def _has_problems(file: Path) -> bool:

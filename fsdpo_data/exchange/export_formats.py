@@ -46,6 +46,8 @@ class ExportFormat:
     #: Whether only solutions that ended are exported, and no imported pairs, which end with a step.
     #: Trainers of the format put an end-of-sequence token after each solution.
     needs_end: bool = False
+    #: Whether `fsdpo-train sft` reads the rows, which do not name the template of their prompts.
+    is_for_sft: bool = False
     outcomes: Sequence[str] = OUTCOMES  #: Outcomes of the exported solutions.
     #: Content of further files, as JSON values by file name.
     extra_files: Mapping[str, Any] = field(default_factory=dict)
@@ -187,11 +189,13 @@ def convert_to_step_dpo(row: Row) -> Row:
     shared_steps, chosen, rejected = find_first_difference(row)
     if not chosen or not rejected:
         raise NotExportableError(
-            "the shorter solution is a prefix of the longer one, so no step differs"
+            "one solution is a prefix of the other, apart from white space, so no step differs"
         )
     match = _STEP_MARKER.match(chosen)
     marker = match[0] if match and rejected.startswith(match[0]) else ""
     shared_text = "".join(row["chosen_steps"][:shared_steps]) + marker
+    # The shared steps may have other white space on the rejected side.
+    rejected_start = len("".join(row["rejected_steps"][:shared_steps]) + marker)
     return {
         "dataset": row["source"],
         "prompt": row["question"],
@@ -199,7 +203,7 @@ def convert_to_step_dpo(row: Row) -> Row:
         "chosen": chosen[len(marker) :].rstrip(),
         "rejected": rejected[len(marker) :].rstrip(),
         "full_chosen": row["chosen"][len(shared_text) :],
-        "full_rejected": row["rejected"][len(shared_text) :],
+        "full_rejected": row["rejected"][rejected_start:],
         "answer": row["gold"],
     }
 

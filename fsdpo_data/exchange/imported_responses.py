@@ -18,14 +18,13 @@ from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import read_records, replace_surrogates
 from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec
 from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
-from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
+from fsdpo_data.engines.scorers.prm_formats import RECORDED_VALUES, ScoreSettings
 from fsdpo_data.exchange.formats import ExchangeFormat, find_response_format
 from fsdpo_data.exchange.prompt_questions import PromptQuestions
 from fsdpo_data.exchange.response_formats import (
     Fields,
     RecordedResponse,
     ResponseFields,
-    question_key,
     response_key,
 )
 from fsdpo_data.exchange.row_import import ImportedFile, ImportSource, RowImport
@@ -41,6 +40,7 @@ from fsdpo_data.problems.load import (
     files_revision,
     load_problems,
 )
+from fsdpo_data.problems.question_key import normalise_question, question_key
 from fsdpo_data.problems.row_formats import RowReading, refuse_unread_parts, require_usable
 from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
@@ -80,6 +80,7 @@ class RecordedResponseImport(RowImport):
         self._request_offsets = self._read_requests(options.requests) if options.requests else {}
         self._score_offsets: dict[bytes, int] = {}  # of rows of step scores, by key
         self.has_scores = False  #: Whether a response has step scores.
+        self._n_unbounded = 0  # step scores that are no probabilities
         self.has_finish_reasons = False  #: Whether a row has the finish reason of a response.
         self._unknown_finish_reasons: Counter[str] = Counter()
         #: Whether the responses have steps of their own; None before the first response.
@@ -179,7 +180,9 @@ class RecordedResponseImport(RowImport):
             raise UnusableResponseError(
                 "some rows have steps: expected steps or step scores in all rows, or in none"
             )
-        self.has_scores |= steps is not None and steps.scores is not None
+        if steps is not None and steps.scores is not None:
+            self.has_scores = True
+            self._n_unbounded += sum(not 0 <= score <= 1 for score in steps.scores)
         return steps
 
     def _scores_of(self, response: RecordedResponse, names: ResponseFields) -> Any:
@@ -302,7 +305,7 @@ class RecordedResponseImport(RowImport):
             raise UnusableRowError(UNMATCHED)
         # The match that ends last, and the longest of the matches that end there.
         end, n_chars, matching_key = max(matches)
-        if _has_further_question(text, end - n_chars, end):
+        if _has_further_question(normalise_question(text), end - n_chars, end):
             raise UnusableRowError(
                 "the prompt has another question after the last question of the given problems"
             )
@@ -340,6 +343,11 @@ class RecordedResponseImport(RowImport):
                 f"responses left out, because their question has another gold answer in an earlier "
                 f"row: {self._n_conflicts:,}, such as "
                 f"{shorten(first.question, MAX_SHOWN_CHARS)!r}: {first.answer}, {other.answer}."
+            )
+        if self._n_unbounded:
+            yield (
+                f"step scores outside [0, 1]: {self._n_unbounded:,}. So the scores are "
+                "no probabilities, and are not used as weights of votes."
             )
         yield from self._prompt_questions.warnings()
         golds = [problem.answer for problem in self.spool.problems.values()]
@@ -399,6 +407,7 @@ class RecordedResponseImport(RowImport):
             score = ScoreSettings(
                 prm=ModelRef(options.prm_name, UNKNOWN),
                 engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=score_revision),
+                prm_format=RECORDED_VALUES if self._n_unbounded else None,
             )
         return BuildSpec(
             sample=SampleSettings(

@@ -1,9 +1,10 @@
 """The questions of recorded prompts: a file may have only the prompts, with a template around."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import takewhile
 
-from fsdpo_data.models.prompts import RECORDED_TEMPLATE, TEMPLATES, Template
+from fsdpo_data.models.prompts import RECORDED_TEMPLATE, TEMPLATES, ChatFormat, Template
 
 _MAX_QUOTED_CHARS = 60  #: Characters of a shared text in a warning.
 
@@ -13,10 +14,14 @@ class PromptQuestions:
 
     Args:
         template: A further template that the prompts may have, from the user; None without one.
+        chat: Chat format that the prompts may have; None if it is unknown.
     """
 
-    def __init__(self, template: Template | None = None) -> None:
-        self._known_templates = TEMPLATES.loaded_entries()
+    def __init__(self, template: Template | None = None, chat: ChatFormat | None = None) -> None:
+        self._known_templates = [
+            replace(entry, chat=chat) if entry.needs_chat else entry
+            for entry in TEMPLATES.loaded_entries()
+        ]
         if template is not None:
             self._known_templates.insert(0, template)
         self._templates: Sequence[Template] | None = None  # those of all prompts so far
@@ -27,12 +32,12 @@ class PromptQuestions:
     def find(self, prompt: str) -> str:
         """Return the question of a prompt; the prompt itself if no known template fits."""
         questions = {
-            template.name: question
+            template.digest: question
             for template in self._known_templates
             if (question := template.find_question(prompt)) is not None
         }
         templates = self._known_templates if self._templates is None else self._templates
-        self._templates = [template for template in templates if template.name in questions]
+        self._templates = [template for template in templates if template.digest in questions]
         if questions:
             return min(questions.values(), key=len)
         self._note_unknown(prompt)

@@ -407,8 +407,3 @@ def response_key(fields: Fields, names: Sequence[str]) -> tuple[Any, ...]:
     """Return the values that identify a response; empty if one of the fields is missing."""
     values = tuple(_first(fields, (name,)) for name in names)
     return () if None in values else values
-
-
-def question_key(question: str) -> str:
-    """Return the text of a question without white space, for matching."""
-    return "".join(question.split())

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.exchange.export_formats import MATH_SHEPHERD_TAG
 from fsdpo_data.exchange.response_formats import Fields, RecordedResponse, read_verdict
+from fsdpo_data.pairs.statistics import is_same_step
 from fsdpo_data.steps.first_error import NO_ERROR
 from fsdpo_data.steps.segment import split_auto
 
@@ -163,7 +164,7 @@ def read_step_dpo(fields: Fields) -> Iterator[RecordedResponse]:
     for name, step in sides.items():
         if not step.strip():
             raise UnusableRowError(f"{name} is empty")
-    if sides["chosen"].strip() == sides["rejected"].strip():
+    if is_same_step(sides["chosen"], sides["rejected"]):
         raise UnusableRowError("chosen and rejected are the same step")
     shared_steps = split_auto(shared_text)
     # In the published file, the shared text ends with the marker of the step that differs.

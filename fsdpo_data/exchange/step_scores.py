@@ -17,6 +17,8 @@ from fsdpo_data.core.row_files import replace_surrogates
 from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseFields
 from fsdpo_data.steps.segment import segmenter_name, split_steps
 
+_MAX_SCORE = 1e30  #: Datasets store scores as float32.
+
 
 class UnusableResponseError(UnusableRowError):
     """One response of a row cannot be used, for example because its step scores are wrong."""
@@ -27,7 +29,7 @@ class ScoredSteps:
     """The steps of a response, with their scores."""
 
     steps: Sequence[str]  #: Steps, which join to the response.
-    scores: Sequence[float] | None  #: One score in [0, 1] per step; None without scores.
+    scores: Sequence[float] | None  #: One score per step; None without scores.
 
 
 def read_steps(
@@ -42,7 +44,7 @@ def read_steps(
 
     Raises:
         UnusableResponseError: if the steps are not in the response, or if the numbers of steps and
-            scores differ. Also if a score is not a number in [0, 1].
+            scores differ. Also if a score is not a finite number.
     """
     scores = _check_scores(response.step_scores, names)
     if segmenter is not None or (response.steps is None and not names.step_separator):
@@ -85,8 +87,9 @@ def _check_scores(value: Any, names: ResponseFields) -> list[float] | None:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise UnusableResponseError(f"step scores: {value!r} is not a list of numbers")
     for score in value:
-        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-            raise UnusableResponseError(f"step score outside [0, 1]: {score!r}")
+        is_number = isinstance(score, int | float) and not isinstance(score, bool)
+        if not is_number or not abs(score) < _MAX_SCORE:
+            raise UnusableResponseError(f"step score that is not a finite number: {score!r}")
     return [float(score) for score in value]
 
 

@@ -34,6 +34,7 @@ TEMPLATE_SUFFIX = ".txt"
 _MANIFEST_FILE = "manifest.json"
 #: Names in braces that a template replaces. Others stay, such as ``\boxed{2}`` in an example.
 _PLACEHOLDERS = ("question", "first_line", "rest")
+_MARKED_QUESTION = "What is 20 + 22, the marked question?"  #: A question that no prompt contains.
 
 
 class TemplateRef(FileModel):
@@ -107,11 +108,11 @@ class Template:
     def find_question(self, prompt: str) -> str | None:
         """Return the question of a prompt that the template rendered; None for other prompts.
 
-        Chat templates give None, because their text around the question is in a tokenizer. So do
-        prompts with examples, which repeat the text before the question.
+        Chat templates without the format of a tokenizer give None. So do prompts with examples,
+        which repeat the text before the question.
         """
         if self.needs_chat:
-            return None
+            return self._find_chat_question(prompt) if self.chat else None
         for text in filter(None, (self.text, self.multiline)):
             values = match_text(text, prompt, _PLACEHOLDERS)
             if values is None:
@@ -122,6 +123,19 @@ class Template:
             if question.strip() and not is_example and self.render(question) == prompt:
                 return question
         return None
+
+    def _find_chat_question(self, prompt: str) -> str | None:
+        """Return the text between the text that a chat template puts around each question."""
+        prefix, suffix = self.text_around_question()
+        if not prefix or not prompt.startswith(prefix) or not prompt.endswith(suffix):
+            return None
+        question = prompt.removeprefix(prefix)[: len(prompt) - len(prefix) - len(suffix)]
+        return question if question.strip() else None
+
+    def text_around_question(self) -> tuple[str, str]:
+        """Return the text before and after a question of one line."""
+        prefix, _, suffix = self.render(_MARKED_QUESTION).partition(_MARKED_QUESTION)
+        return prefix, suffix
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +209,23 @@ def get_template(
         InputError: if there is no such template, or a chat template has no usable tokenizer.
         UnavailableError: if the tokenizer cannot be loaded.
     """
-    template = find_template(name)
+    return add_chat_format(find_template(name), tokenizer_path, revision=revision)
+
+
+def add_chat_format(
+    template: Template, tokenizer_path: str | None, *, revision: str | None = None
+) -> Template:
+    """Return a template with the chat format of a tokenizer, if the template needs one.
+
+    Args:
+        template: The template.
+        tokenizer_path: Directory or Hub repository of the tokenizer.
+        revision: Revision of the Hub repository.
+
+    Raises:
+        InputError: if a chat template has no usable tokenizer.
+        UnavailableError: if the tokenizer cannot be loaded.
+    """
     if not template.needs_chat:
         return template
     if tokenizer_path is None:
@@ -273,11 +303,30 @@ def _template_of_dataset(path: Path) -> Template:
             field="template",
             value=str(path),
         ) from None
+    return template_of_ref(ref)
+
+
+def template_of_ref(ref: TemplateRef) -> Template:
+    """Return the template that a file names; the chat format of a tokenizer is not added.
+
+    Raises:
+        InputError: if there is no such template, or if the one of this name has another text.
+    """
     if ref.text is not None:
-        return Template(ref.name, ref.text, is_file=True)
-    if ref.name == RECORDED_TEMPLATE.name:
-        return RECORDED_TEMPLATE
-    return TEMPLATES.find(ref.name).with_chat_arguments(ref.chat_arguments)
+        template = Template(ref.name, ref.text, is_file=True)
+    elif ref.name == RECORDED_TEMPLATE.name:
+        template = RECORDED_TEMPLATE
+    else:
+        template = TEMPLATES.find(ref.name).with_chat_arguments(ref.chat_arguments)
+    # The digest of a chat template contains the format of a tokenizer, which is not loaded here.
+    if not template.needs_chat and template.digest != ref.digest:
+        raise InputError(
+            "the template of this name has another text here. Load the plug-in that it came from, "
+            f"or give its text as a {TEMPLATE_SUFFIX} file.",
+            field="template",
+            value=ref.name,
+        )
+    return template
 
 
 def load_tokenizer(path: str, revision: str | None = None) -> Any:

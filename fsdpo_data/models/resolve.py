@@ -14,7 +14,14 @@ from fsdpo_data.core.identity import ModelRef, file_sha256, json_sha256
 from fsdpo_data.core.input_files import check_regular_file
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.hub.client import HubRepo, find_file, is_path, resolve_commit
-from fsdpo_data.models.prompts import Template, find_template, get_template
+from fsdpo_data.models.prompts import (
+    Template,
+    TemplateRef,
+    add_chat_format,
+    find_template,
+    get_template,
+    template_of_ref,
+)
 from fsdpo_data.models.trained_template import TEMPLATE_FILE, read_trained_template
 from fsdpo_data.problems.embedded import CHECKPOINT
 
@@ -86,14 +93,7 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
         UnavailableError: if the Hub is unreachable or refuses access.
     """
     weights = resolve_weights(name)
-    if template is None:
-        templates = _templates_by_model()
-        # A snapshot in the Hub cache is the published model, also behind a symlink.
-        is_local = weights.commit is None
-        repository = cached_repository(Path(weights.path).resolve()) if is_local else weights.path
-        template = (
-            templates.get(name) or templates.get(repository) or find_trained_template(weights)
-        )
+    template = template or _published_template(name, weights)
     return ResolvedModel(
         ref=weights.ref,
         path=weights.path,
@@ -101,32 +101,53 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
         template=(
             get_template(template, weights.path, revision=weights.commit)
             if template is not None
-            else _default_chat_template(weights)
+            else find_trained_template(weights) or _default_chat_template(weights)
         ),
     )
 
 
-def find_trained_template(weights: ResolvedWeights) -> str | None:
+def _published_template(name: str, weights: ResolvedWeights) -> str | None:
+    """Return the name of the template of a published model; None for other models."""
+    templates = _templates_by_model()
+    # A snapshot in the Hub cache is the published model, also behind a symlink.
+    is_local = weights.commit is None
+    repository = cached_repository(Path(weights.path).resolve()) if is_local else weights.path
+    return templates.get(name) or templates.get(repository)
+
+
+def find_trained_template(weights: ResolvedWeights) -> Template | None:
     """Return the template that a model was trained with; None if it was trained elsewhere.
 
     Raises:
         InputError: if the template of its training is unknown.
     """
-    if weights.commit is None:
-        file: Path | None = Path(weights.path) / TEMPLATE_FILE
-    else:
-        file = find_file(HubRepo(weights.path, "model", weights.commit), TEMPLATE_FILE)
-    if file is None or not os.path.lexists(file):
+    file = _trained_template_file(weights)
+    if file is None:
         return None
-    template = read_trained_template(file.parent)
-    if template is None:
+    ref = read_trained_template(file.parent)
+    if ref is None:
         raise InputError(
             f"{weights.path} was trained with prompts of no known template. Name the template that "
             "they were made with.",
             field="template",
             value=None,
         )
-    return template
+    return add_chat_format(template_of_ref(ref), weights.path, revision=weights.commit)
+
+
+def find_trained_template_ref(weights: ResolvedWeights) -> TemplateRef | None:
+    """Return the template that a model was trained with, if the model states it."""
+    file = _trained_template_file(weights)
+    return None if file is None else read_trained_template(file.parent)
+
+
+def _trained_template_file(weights: ResolvedWeights) -> Path | None:
+    """Return the file with the template of a model's training; None if there is none."""
+    if weights.commit is None:
+        file: Path | None = Path(weights.path) / TEMPLATE_FILE
+    else:
+        file = find_file(HubRepo(weights.path, "model", weights.commit), TEMPLATE_FILE)
+    return file if file is not None and os.path.lexists(file) else None
 
 
 def _default_chat_template(weights: ResolvedWeights) -> Template:

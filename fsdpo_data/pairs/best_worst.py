@@ -31,7 +31,7 @@ class PairRule(Options):
     the lowest rewards, regardless of the outcome.
     """
     max_pairs: MaxPairs = None
-    min_margin: Annotated[float | None, Field(ge=-1, le=1), Option(panel=PAIR_PANEL)] = None
+    min_margin: Annotated[float | None, Field(allow_inf_nan=False), Option(panel=PAIR_PANEL)] = None
     """Minimum reward of the chosen minus the rejected solution."""
     allow_unclosed: AllowUnclosed = False
 

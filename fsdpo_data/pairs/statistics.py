@@ -328,13 +328,21 @@ class FirstDifference(NamedTuple):
     rejected_step: str  #: The rejected step; empty if the rejected side ends before it.
 
 
+def is_same_step(step: str, other: str) -> bool:
+    """Return whether two steps have the same text; white space does not count.
+
+    The white space at the end of a step depends on the next step.
+    """
+    return step.split() == other.split()
+
+
 def find_first_difference(row: Mapping[str, Any]) -> FirstDifference:
-    """Find the first step in which the sides of a pair differ."""
+    """Find the first step in which the sides of a pair differ; see :func:`is_same_step`."""
     chosen_steps = row["chosen_steps"]
     rejected_steps = row["rejected_steps"]
     index = 0
     common_length = min(len(chosen_steps), len(rejected_steps))
-    while index < common_length and chosen_steps[index] == rejected_steps[index]:
+    while index < common_length and is_same_step(chosen_steps[index], rejected_steps[index]):
         index += 1
     return FirstDifference(
         step=index,

@@ -31,6 +31,7 @@ from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.parsing.read import ParsedAnswer, read_answer
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.row_files import replace_surrogates
+from fsdpo_data.problems.question_key import question_key
 
 #: Version of the definition of the overlap, which manifests name.
 OVERLAP_METHOD = "template@2"
@@ -133,15 +134,9 @@ def _join_sides(frame: pl.DataFrame, on: str) -> pl.DataFrame:
 
 def _identical_pairs(texts: pl.DataFrame) -> pl.DataFrame:
     """Return ``id`` and ``id_benchmark`` of identical texts."""
-    question = pl.col("question")
-    is_ascii = question.str.len_bytes() == question.str.len_chars()
-    parts = [
-        texts.filter(is_ascii),
-        texts.filter(~is_ascii).with_columns(question.str.normalize("NFKC")),
-    ]
-    bare = question.str.to_lowercase().str.replace_all(r"\s", "")
-    keys = pl.concat(parts).select("id", "is_training", key=bare)
-    return _join_sides(keys, "key").select("id", "id_benchmark", identical=pl.lit(True))
+    keys = pl.Series([question_key(text) for text in texts["question"]], dtype=pl.String)
+    frame = texts.select("id", "is_training", key=keys)
+    return _join_sides(frame, "key").select("id", "id_benchmark", identical=pl.lit(True))
 
 
 def _overlapping_pairs(texts: pl.DataFrame, ngram: int, min_overlap: float) -> pl.DataFrame:

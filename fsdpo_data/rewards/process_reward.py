@@ -13,8 +13,8 @@ from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import default_aggregate, needs_question
 from fsdpo_data.engines.weights import resolve_prm
-from fsdpo_data.models.prompts import Template, get_template
-from fsdpo_data.models.trained_template import read_trained_template
+from fsdpo_data.models.prompts import Template, add_chat_format, get_template, template_of_ref
+from fsdpo_data.models.resolve import find_trained_template_ref
 from fsdpo_data.rewards.messages import Conversation, completion_text, user_text
 from fsdpo_data.rewards.reward_function import RewardFunction, Rollout
 from fsdpo_data.rewards.shared_scorer import SharedScorer
@@ -184,14 +184,17 @@ def process(
         UnavailableError: if a library or the model is missing.
     """
     find_template: Callable[[str], Template] = get_template
-    trained_template = None
+    trained_template: Template | None = None
     reads_question = False
     model_aggregate = DEFAULT_AGGREGATE
     if isinstance(prm, str | Path):
         options = engine or ScorerOptions()
         weights = resolve_prm(str(prm), options)
         scorer = SharedScorer(partial(load_scorer, weights, options))
-        trained_template = read_trained_template(weights.path)
+        if trained_ref := find_trained_template_ref(weights):
+            trained_template = add_chat_format(
+                template_of_ref(trained_ref), weights.path, revision=weights.commit
+            )
         find_template = partial(get_template, tokenizer_path=weights.path, revision=weights.commit)
         reads_question = needs_question(weights)
         model_aggregate = default_aggregate(weights)
@@ -209,7 +212,7 @@ def process(
         per_step=per_step,
         question_column=question_column,
         template=find_template(template) if template else None,
-        trained_template=find_template(trained_template) if trained_template else None,
+        trained_template=trained_template,
         segmenter=segmenter_name(segmenter),
         reads_question=reads_question,
     )

@@ -36,20 +36,26 @@ def mix_keys(keys: pl.Series, seed: int, purpose: str) -> pl.Series:
     return pl.Series(keys.name, values, dtype=pl.UInt64)
 
 
-def assign_splits(keys: pl.Series, fractions: Mapping[str, float], seed: int) -> pl.Series:
+def assign_splits(
+    keys: pl.Series, fractions: Mapping[str, float], seed: int, *, n_earlier: int = 0
+) -> pl.Series:
     """Return the split of each problem.
 
-    The split depends on the question and the seed only. A problem therefore stays in its split if
-    filters change or problems are added, and the sizes of splits vary around their fractions.
+    The split depends on the question, the seed and the number of earlier splits. A problem
+    therefore stays in its split if filters change or problems are added, and the sizes of splits
+    vary around their fractions.
 
     Args:
         keys: Keys of the questions, as :func:`~fsdpo_data.selection.row_index.question_keys`.
         fractions: Fraction of the problems of each split; the rest is in :data:`REST`.
         seed: Seed of the user.
+        n_earlier: Number of splits that the problems have already gone through. With the same
+            order, the second split of a training set would find only its rest.
     """
     import numpy as np
 
-    positions = mix_keys(keys, seed, "split").to_numpy() / 2.0**64
+    purpose = f"split/{n_earlier}" if n_earlier else "split"
+    positions = mix_keys(keys, seed, purpose).to_numpy() / 2.0**64
     splits = np.full(len(positions), REST, dtype=object)
     start = 0.0
     for name, fraction in fractions.items():

@@ -18,6 +18,7 @@ from fsdpo_data.core.parquet_files import collect_rows, read_table_batches
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import parse_metadata, scan_rows
+from fsdpo_data.problems.question_key import question_key
 from fsdpo_data.selection.expressions import RowCondition, metadata_column
 from fsdpo_data.steps.rewards import aggregate_expr
 
@@ -89,12 +90,8 @@ def build_index(source: SourceDataset, request: IndexRequest, progress: Progress
 
 
 def question_keys(questions: pl.Series) -> pl.Series:
-    """Return a 64-bit hash of each question.
-
-    Questions that differ only in white space, case and Unicode compatibility forms have one key.
-    """
-    bare = questions.str.normalize("NFKC").str.to_lowercase().str.replace_all(r"\s", "")
-    return _stable_hashes(bare.to_list())
+    """Return a 64-bit hash of the key of each question."""
+    return _stable_hashes(map(question_key, questions))
 
 
 def _stable_hashes(texts: Iterable[str]) -> pl.Series:

@@ -236,6 +236,12 @@ class ContinuationSampler:
         ``n_prefixes`` is the number of prefixes to grade; None for all prefixes of the run.
         """
         grading = draft.manifest.get(GRADE_STAGE, GradeRecord).options
+        if grading.answer_judge is not None:
+            log.warning(
+                "the judge %s decided outcomes of the solutions, but the grader alone grades their "
+                "continuations. Continuations that it leaves undecided do not count.",
+                grading.answer_judge.model.name,
+            )
         problems = read_problems(draft.current_files("problems"))
         if n_prefixes is None:
             n_prefixes = len(run.line_spans)

@@ -34,8 +34,7 @@ from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
 from fsdpo_data.models.prompts import TemplateRef
-from fsdpo_data.models.resolve import ResolvedWeights
-from fsdpo_data.models.trained_template import read_trained_template
+from fsdpo_data.models.resolve import ResolvedWeights, find_trained_template_ref
 from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE, aggregate_expr
 
 log = logging.getLogger(__name__)
@@ -253,14 +252,16 @@ def warn_about_template(weights: ResolvedWeights, template: TemplateRef) -> None
     """
     if not isinstance(weights, TrainedPrm):
         return
-    trained_name = read_trained_template(weights.path)
-    if trained_name is not None and trained_name != template.name:
+    trained = find_trained_template_ref(weights)
+    if trained is not None and trained.digest != template.digest:
+        other_text = " with another text" if trained.name == template.name else ""
         log.warning(
-            "%s learned from prompts of the template %s, and the solutions have prompts of %s: "
+            "%s learned from prompts of the template %s, and the solutions have prompts of %s%s: "
             "its rewards may be wrong. Use one template for both.",
             weights.ref.name,
-            trained_name,
+            trained.name,
             template.name,
+            other_text,
         )
 
 

@@ -287,7 +287,9 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
         funnel.keep_sample(options.sample, options.seed)
     _check_not_empty(funnel)
     keys = funnel.problems["question_key"]
-    splits = assign_splits(keys, options.split_fractions(), options.seed)
+    splits = assign_splits(
+        keys, options.split_fractions(), options.seed, n_earlier=_count_splits(manifest)
+    )
     problems = funnel.problems.with_columns(split=splits)
     solutions = funnel.solutions.join(
         problems.select("problem", "split"), on="problem", how="left", maintain_order="left"
@@ -300,6 +302,20 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
         splits=_split_stats(options, problems, solutions),
     )
     return Selection(source, problems, solutions, counts, _row_options(options, against))
+
+
+def _earlier_selections(manifest: Manifest) -> list[dict[str, Any]]:
+    """Return the options of the selections that a dataset went through, the first one first."""
+    record = manifest.find(SELECT_STAGE, SelectRecord)
+    if record is None:
+        return []
+    options = dict(record.options)
+    return [*options.pop("earlier", []), options]
+
+
+def _count_splits(manifest: Manifest) -> int:
+    """Return how many splits a dataset is a part of."""
+    return sum("part" in selection for selection in _earlier_selections(manifest))
 
 
 def _condition(options: SelectOptions, name: str) -> Any:
@@ -454,12 +470,9 @@ class SelectStage(Stage):
         ``earlier`` has the same of the selections that the parent went through.
         """
         part = {"part": self.split} if self.split else {}
-        record = self.selection.source.manifest.find(SELECT_STAGE, SelectRecord)
-        if record is None:
-            return {"options": self.selection.options, **part}
-        parent_options = dict(record.options)
-        earlier = [*parent_options.pop("earlier", []), parent_options]
-        return {"options": self.selection.options, **part, "earlier": earlier}
+        earlier = _earlier_selections(self.selection.source.manifest)
+        options = {"options": self.selection.options, **part}
+        return {**options, "earlier": earlier} if earlier else options
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Write the rows, and describe them in the manifest."""

@@ -37,7 +37,7 @@ from fsdpo_data.pairs.first_error import (
     StepPairSpec,
     find_first_errors,
 )
-from fsdpo_data.pairs.statistics import step_pair_statistics
+from fsdpo_data.pairs.statistics import is_same_step, step_pair_statistics
 from fsdpo_data.stages.continuations import (
     ContinuationGrader,
     ContinuationSampler,
@@ -196,9 +196,8 @@ def _differs_at_error(error: FirstError, steps: Sequence[str]) -> bool:
     """Whether ``steps`` has the same steps before the error, and another step in its place."""
     wrong_steps = error.solution.completions
     index = error.step
-    # The white space at the end of a step depends on the next step, so it does not count.
     return (
         list(steps[:index]) == list(wrong_steps[:index])
         and len(steps) > index
-        and steps[index].strip() != wrong_steps[index].strip()
+        and not is_same_step(steps[index], wrong_steps[index])
     )

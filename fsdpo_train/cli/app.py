@@ -13,7 +13,9 @@ from fsdpo_train.trainer.row_formats import PRM_ROWS, SFT_ROWS, pair_rows
 from fsdpo_train.trainer.row_source import check_data
 from fsdpo_train.trainer.run_directory import is_main_process
 
-app = new_app("fsdpo-train", "Trains on the datasets: SFT, process reward models and preference losses.")
+app = new_app(
+    "fsdpo-train", "Trains on the datasets: SFT, process reward models and preference losses."
+)
 
 
 @command(app, SftConfig)
@@ -22,7 +24,7 @@ def sft(config: SftConfig) -> None:
     check_data(config.data, SFT_ROWS)  # before torch is loaded, which takes seconds
     report = fsdpo_train.train_sft(config)
     _print_line(
-        f"{report.out}: {report.rows} rows, {report.steps} steps, final loss {report.loss:.4f}"
+        f"{report.out}: {report.rows} rows, {report.steps} steps, {_format_loss(report.loss)}"
     )
 
 
@@ -31,7 +33,7 @@ def prm(config: PrmConfig) -> None:
     """Train a process reward model."""
     check_data(config.data, PRM_ROWS)
     report = fsdpo_train.train_prm(config)
-    _print_line(f"{report.out}: {report.steps} steps, final loss {report.loss:.4f}")
+    _print_line(f"{report.out}: {report.steps} steps, {_format_loss(report.loss)}")
     _print_line(f"held out: {_format_heldout(report.held_out)}")
     if report.no_better_than_chance and report.auc_ci95:
         low, high = report.auc_ci95
@@ -47,8 +49,12 @@ def dpo(config: DpoConfig) -> None:
     """Train a policy on preference pairs."""
     check_data(config.data, pair_rows(config.preference_loss))
     report = fsdpo_train.train_dpo(config)
-    _print_line(f"{report.out}: {report.steps} steps, final loss {report.loss:.4f}")
+    _print_line(f"{report.out}: {report.steps} steps, {_format_loss(report.loss)}")
     _print_line(f"over the last logging window: {_format_metrics(report.metrics)}")
+
+
+def _format_loss(loss: float) -> str:
+    return f"mean loss {loss:.4f} over the last logging window"
 
 
 def _format_heldout(metrics: Mapping[str, float]) -> str:

@@ -38,7 +38,8 @@ def tokenize_groups(
     Returns:
         The groups with tokens, and the numbers of ``prompts``, ``solutions``, ``pairs`` and
         completion ``tokens``. Dropped rows: ``repeated_pairs`` are duplicates, ``long_solutions``
-        exceed the context length, and ``long_pairs`` contain such a solution.
+        exceed the context length, and ``long_pairs`` contain such a solution. Of the other pairs,
+        ``contradictory_pairs`` prefer the text that an earlier pair rejects.
 
     Raises:
         InputError: if a step contains no token, or no pair is left.
@@ -75,6 +76,7 @@ def _tokenize_group(
     ]
     counts["long_solutions"] += len(fits) - sum(fits)
     counts["repeated_pairs"] += group.duplicate_pairs
+    counts["contradictory_pairs"] += group.contradictory_pairs
     counts["long_pairs"] += len(group.pairs) - len(pairs)
     usable_group = replace(group, solutions=solutions).restrict_to_pairs(pairs)
     if pairs:

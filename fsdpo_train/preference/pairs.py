@@ -41,6 +41,11 @@ class PairedSolution:
     reference: np.ndarray | None = field(default=None, compare=False)
 
     @property
+    def text(self) -> str:
+        """The text of the solution."""
+        return "".join(self.steps)
+
+    @property
     def tokens(self) -> EncodedSolution:
         """The token ids of a tokenised solution, with the prompt."""
         assert self.encoded is not None, "tokenize_groups adds the tokens"
@@ -68,6 +73,8 @@ class PromptGroup:
     #: The different pairs, as (chosen, rejected) indices into ``solutions``.
     pairs: list[tuple[int, int]] = field(default_factory=list)
     duplicate_pairs: int = 0  #: Number of rows whose pair is already in ``pairs``.
+    #: Number of rows that prefer the other text of two than an earlier row does.
+    contradictory_pairs: int = 0
 
     def select(
         self, solution_indices: Sequence[int], pairs: Sequence[tuple[int, int]] = ()
@@ -137,6 +144,7 @@ def group_by_prompt(
     """
     groups: dict[str, PromptGroup] = {}
     solution_indices: dict[str, dict[PairedSolution, int]] = {}
+    preferences: dict[str, set[tuple[str, str]]] = {}  # texts, which may have several rewards
     for location, row in rows:
         _check_row(location, row, loss)
         chosen, rejected = _read_sides(location, row, loss)
@@ -149,6 +157,9 @@ def group_by_prompt(
             if side not in index_of:
                 index_of[side] = len(group.solutions)
                 group.solutions.append(side)
+        known_preferences = preferences.setdefault(row["prompt"], set())
+        known_preferences.add((chosen.text, rejected.text))
+        group.contradictory_pairs += (rejected.text, chosen.text) in known_preferences
         pair = (index_of[chosen], index_of[rejected])
         if pair in group.pairs:  # truncation can make different pairs equal
             group.duplicate_pairs += 1
@@ -191,15 +202,21 @@ def _read_sides(
     """Return the chosen and the rejected side of a row, shortened if the loss asks for it."""
     chosen = _pair_side(location, row, "chosen", loss)
     rejected = _pair_side(location, row, "rejected", loss)
-    if "".join(chosen.steps) == "".join(rejected.steps):
+    if chosen.text == rejected.text:
         raise InputError(
             f"{location}: chosen and rejected are the same text, {chosen.steps[0]!r} … "
             "Leave the pair out."
         )
-    if loss.ends_at_first_difference:
-        n_steps = find_first_difference(row)[0] + 1
-        return chosen.end_at_step(n_steps), rejected.end_at_step(n_steps)
-    return chosen, rejected
+    if not loss.ends_at_first_difference:
+        return chosen, rejected
+    difference = find_first_difference(row)
+    if not difference.chosen_step and not difference.rejected_step:
+        raise InputError(
+            f"{location}: chosen and rejected differ only in white space, {chosen.steps[0]!r} … "
+            "Leave the pair out."
+        )
+    n_steps = difference.step + 1
+    return chosen.end_at_step(n_steps), rejected.end_at_step(n_steps)
 
 
 def _pair_side(location: str, row: Row, side: str, loss: PreferenceLoss) -> PairedSolution:

@@ -270,6 +270,11 @@ def _log_counts(counts: Counter[str], share_prompt: bool) -> None:
     )
     if counts["repeated_pairs"]:
         log.info(f"left out {counts['repeated_pairs']} duplicate pairs")
+    if counts["contradictory_pairs"]:
+        log.warning(
+            f"{counts['contradictory_pairs']} pairs contradict another pair, which prefers the "
+            "other one of the same two texts. All of them are trained, and their gradients cancel."
+        )
     if counts["long_solutions"]:
         log.info(
             f"left out {counts['long_solutions']} solutions beyond the context length, and "

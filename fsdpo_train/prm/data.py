@@ -2,8 +2,9 @@
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +20,9 @@ from fsdpo_data.dataset.step_labels import (
     read_step_labels,
 )
 from fsdpo_data.engines.step_tokens import StepTokenizer
+from fsdpo_data.exchange.prompt_questions import PromptQuestions
+from fsdpo_data.models.prompts import ChatFormat
+from fsdpo_data.problems.question_key import question_key
 from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.trainer.batching import TensorBatch, collate_tokens, pad_rows
@@ -26,6 +30,7 @@ from fsdpo_train.trainer.row_formats import PRM_ROWS
 from fsdpo_train.trainer.row_source import Row, RowSource, TrainingData, open_data
 from fsdpo_train.trainer.training_rows import SolutionRow
 
+_CACHED_PROMPTS = 1024  #: Prompts whose question is in memory; the rows of a prompt are neighbours.
 #: Label of padding, which the losses ignore.
 IGNORE_LABEL = -100.0
 
@@ -35,6 +40,7 @@ class LabelledRow:
     """A solution with one label per step."""
 
     problem: str  #: Id of the problem.
+    question: str  #: The question; empty if only the prompt is known.
     prompt: str  #: The rendered prompt.
     steps: Sequence[str]  #: The steps of the solution.
     labels: Sequence[float]  #: The label of each step, in [0, 1].
@@ -47,7 +53,8 @@ class PrmRow(SolutionRow):
 
     label_positions: Sequence[int]  #: Token positions with a label.
     labels: Sequence[float]  #: The label at each position.
-    problem: str = ""  #: Id of the problem, one for all problems that share a prompt.
+    problem: str = ""  #: Id of the problem, one for all problems with the same question.
+    question: str = ""  #: Key of the question; see :func:`.question_key.question_key`.
     is_correct: bool = False  #: Whether the label of the last step is at least 0.5.
 
     def without_loss(self) -> Self:
@@ -128,25 +135,37 @@ def _read_dataset_rows(
         source: The dataset.
         kind: The kind of labels.
         config: The options of the run.
-        mixed_problems: Ids of the selected problems; None for all problems.
+        mixed_problems: Keys of the selected problems; None for all problems.
         counts: The counts of :func:`read_labelled_rows`.
     """
     for location, row in _used_rows(source, kind, config):
         if row["labels"] is None:
             counts["unlabelled_solutions"] += 1
-        elif mixed_problems is None or row["problem_id"] in mixed_problems:
+        elif mixed_problems is None or _problem_key(row) in mixed_problems:
             yield _labelled_row(location, row)
 
 
 def _used_rows(source: RowSource, kind: LabelKind, config: PrmConfig) -> Iterator[tuple[str, Row]]:
     """Yield the solutions of a dataset with steps, up to the number of ``samples``.
 
-    Their ``labels`` are those of the kind, or None.
+    Their ``labels`` are those of the kind, or None. Their ``question`` is empty if the source has
+    no problems.
     """
+    questions = source.questions()
+    n_solutions = Counter[str]()
     for location, row in source.rows():
-        exceeds_samples = config.samples and row["sample_index"] >= config.samples
+        # A selection keeps the index of the original sample, so the index is not the number.
+        n_solutions[row["problem_id"]] += 1
+        exceeds_samples = config.samples and n_solutions[row["problem_id"]] > config.samples
         if row["completions"] and not exceeds_samples:
-            yield location, {**row, "labels": read_step_labels(row, kind)}
+            labels = read_step_labels(row, kind)
+            question = questions.get(row["problem_id"], "")
+            yield location, {**row, "labels": labels, "question": question}
+
+
+def _problem_key(row: Row) -> str:
+    """Return the key of the question of a row, or the id of its problem."""
+    return question_key(row["question"]) or row["problem_id"]
 
 
 def _select_label_kind(name: str, source: RowSource, config: PrmConfig) -> LabelKind:
@@ -182,9 +201,9 @@ def _select_label_kind(name: str, source: RowSource, config: PrmConfig) -> Label
 def _mixed_problems(
     data: TrainingData, kinds: Sequence[LabelKind | None], config: PrmConfig
 ) -> set[str]:
-    """Return the ids of problems whose used solutions are both correct and wrong.
+    """Return the keys of problems whose used solutions are both correct and wrong.
 
-    A problem may be in several datasets.
+    A problem may be in several datasets, under several ids.
 
     Args:
         data: The opened sources.
@@ -194,8 +213,8 @@ def _mixed_problems(
     Raises:
         InputError: if there is no such problem.
     """
-    correct_ids = set()
-    wrong_ids = set()
+    correct_keys = set()
+    wrong_keys = set()
     for source, kind in zip(data.sources, kinds, strict=True):
         if kind is None:
             continue
@@ -205,23 +224,23 @@ def _mixed_problems(
                 continue
             has_outcome |= row["outcome"] in GRADED_OUTCOMES
             if row["outcome"] == "correct":
-                correct_ids.add(row["problem_id"])
+                correct_keys.add(_problem_key(row))
             elif row["outcome"] in MODEL_FAILURES:
-                wrong_ids.add(row["problem_id"])
+                wrong_keys.add(_problem_key(row))
         if not has_outcome:
             raise _unusable_data_error(
                 source.name,
                 "its solutions with labels have no outcome, so only_mixed would leave all of them "
                 "out. Leave out `only_mixed`, or this source.",
             )
-    mixed_ids = correct_ids & wrong_ids
-    if any(kinds) and not mixed_ids:
+    mixed_keys = correct_keys & wrong_keys
+    if any(kinds) and not mixed_keys:
         raise _unusable_data_error(
             config.data_text,
             "no problem has both correct and wrong solutions with labels. Leave out `only_mixed`, "
             "or use more samples.",
         )
-    return mixed_ids
+    return mixed_keys
 
 
 def _read_file_rows(
@@ -229,8 +248,8 @@ def _read_file_rows(
 ) -> Iterator[LabelledRow]:
     """Yield the rows of a stepwise-supervision file.
 
-    Rows with the same ``problem_id`` form a problem. Without ids, rows with the same prompt do.
-    Files count their problems in their own way, so an id is one of the source ``number`` only.
+    Rows with the same ``problem_id`` form a problem, and so do rows with the same question. Files
+    count their problems in their own way, so an id is one of the source ``number`` only.
     """
     if config.samples or config.only_mixed:
         raise _unusable_data_error(
@@ -248,7 +267,7 @@ def _read_file_rows(
         problem = row["prompt"]
         if row.get("problem_id") is not None:
             problem = f"{row['problem_id']} of source {number}" if number else row["problem_id"]
-        yield _labelled_row(location, {**row, "problem_id": problem})
+        yield _labelled_row(location, {**row, "problem_id": problem, "question": ""})
 
 
 def _unusable_data_error(name: str, reason: str) -> InputError:
@@ -278,6 +297,7 @@ def _labelled_row(location: str, row: Row) -> LabelledRow:
             )
     return LabelledRow(
         problem=str(row["problem_id"]),
+        question=row["question"],
         prompt=row["prompt"],
         steps=steps,
         labels=[float(label) for label in labels],
@@ -300,7 +320,7 @@ def prepare_rows(
         InputError: if no label is left, or all training labels that the loss reads are 0, or all
             are 1.
     """
-    encoded_rows, counts = _encode_rows(rows, StepTokenizer(tokenizer), max_length, config)
+    encoded_rows, counts = _encode_rows(rows, tokenizer, max_length, config)
     if not encoded_rows:
         raise _unusable_data_error(
             config.data_text,
@@ -345,7 +365,7 @@ def _needs_last_step(config: PrmConfig) -> bool:
 
 def _encode_rows(
     rows: Iterable[LabelledRow],
-    step_tokenizer: StepTokenizer,
+    tokenizer: Any,
     max_length: int,
     config: PrmConfig,
 ) -> tuple[list[PrmRow], Counter[str]]:
@@ -356,6 +376,8 @@ def _encode_rows(
     """
     encoded_rows: list[PrmRow] = []
     counts: Counter[str] = Counter()
+    step_tokenizer = StepTokenizer(tokenizer)
+    find_question = _question_finder(tokenizer)
     for row in rows:
         try:
             solution = step_tokenizer.encode(
@@ -378,6 +400,7 @@ def _encode_rows(
             labels=labels,
             length=len(solution.input_ids),
             problem=row.problem,
+            question=question_key(row.question or find_question(row.prompt)),
             group=row.prompt,
             is_correct=row.labels[-1] >= RIGHT_STEP_LABEL,
         )
@@ -388,11 +411,19 @@ def _encode_rows(
     return encoded_rows, counts
 
 
-def _join_problems(rows: Sequence[PrmRow]) -> list[PrmRow]:
-    """Return the rows with one id for all problems that share a prompt.
+def _question_finder(tokenizer: Any) -> Callable[[str], str]:
+    """Return a function from prompts to questions, for the templates that are known here."""
+    has_chat_format = bool(getattr(tokenizer, "chat_template", None))
+    questions = PromptQuestions(chat=ChatFormat(tokenizer) if has_chat_format else None)
+    return lru_cache(_CACHED_PROMPTS)(questions.find)
 
-    A question with two spellings of its gold answer has two ids, and sources name a problem in
-    different ways. All its solutions must be on one side of the split.
+
+def _join_problems(rows: Sequence[PrmRow]) -> list[PrmRow]:
+    """Return the rows with one id for all problems that share a prompt or a question.
+
+    A question with two spellings of its gold answer has two ids, sources name a problem in
+    different ways, and their prompts have different templates. All solutions of a question must be
+    on one side of the split.
     """
     joined_to: dict[str, str] = {}
 
@@ -401,14 +432,15 @@ def _join_problems(rows: Sequence[PrmRow]) -> list[PrmRow]:
             problem = joined_to[problem]
         return problem
 
-    problem_of_prompt: dict[Hashable, str] = {}
+    problem_of_text: dict[tuple[str, Hashable], str] = {}
     for row in rows:
-        if not row.group:  # an empty prompt tells no problems apart
-            continue
-        first_problem = find_first(problem_of_prompt.setdefault(row.group, row.problem))
-        problem = find_first(row.problem)
-        if problem != first_problem:
-            joined_to[problem] = first_problem
+        for text in (("prompt", row.group), ("question", row.question)):
+            if not text[1]:  # an empty prompt tells no problems apart
+                continue
+            first_problem = find_first(problem_of_text.setdefault(text, row.problem))
+            problem = find_first(row.problem)
+            if problem != first_problem:
+                joined_to[problem] = first_problem
     return [replace(row, problem=find_first(row.problem)) for row in rows]
 
 

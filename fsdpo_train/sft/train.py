@@ -35,6 +35,7 @@ from fsdpo_train.trainer.row_formats import SFT_ROWS
 from fsdpo_train.trainer.row_source import open_data
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
 from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
+from fsdpo_train.trainer.training_template import check_stated_template
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ def train_sft(config: SftConfig) -> SftReport:
     with start_run(config, data) as identity:
         arguments = training_arguments(config)
         model, tokenizer = _initial_model(config)
+        check_stated_template(config, data, tokenizer)
         encoded = encode_rows(
             data, tokenizer, context_length(config, model), read_eos_ids(model, tokenizer)
         )

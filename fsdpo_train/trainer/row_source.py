@@ -14,8 +14,9 @@ from fsdpo_data.core.row_files import data_suffix, read_records, suggest_entries
 from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.core.urls import is_url
 from fsdpo_data.dataset.benchmark_problems import (
+    HubContent,
     check_no_benchmark_problems,
-    check_no_hub_benchmark_problems,
+    download_content,
 )
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import errors_with_urls, local_copy
@@ -56,6 +57,8 @@ class RowSource:
     #: Origin of the rows for the model card: the ``dataset``, and the ``prm`` that scored it.
     provenance: Mapping[str, str] = field(default_factory=dict)
     manifest: Manifest | None = None  #: Manifest of a sealed dataset; None for others.
+    #: Reads the questions of a dataset, by problem id; a file has none.
+    questions: Callable[[], Mapping[str, str]] = dict
 
     def count_rows(self) -> int:
         """Return the number of rows; a file is read again."""
@@ -222,12 +225,16 @@ def _source_error(data: Path, row_format: RowFormat, reason: str) -> InputError:
         row_format: The format of the rows.
         reason: Sentences before the expectation; empty for none.
     """
-    dataset_text = f"a dataset with {row_format.config}, " if row_format.config else ""
+    # Only a text without a folder may lack the organization of a name on the Hub.
+    may_be_name = not data.exists() and not data_suffix(data) and "/" not in str(data)
+    hub_text = ", or org/name of a dataset on the Hub" if may_be_name else ""
+    dataset_text = ""
+    if row_format.config:
+        dataset_text = f"a dataset with {row_format.config}, {'' if may_be_name else 'or '}"
     export_text = f" `fsdpo-data export {data} --to trl-sft` makes one." if data.is_dir() else ""
     return InputError(
         f"{reason}{'Expected' if reason else 'expected'} {dataset_text}a .jsonl or .parquet file "
-        f"with the columns {row_format.file_columns}, or org/name of a dataset on the "
-        f"Hub.{export_text}",
+        f"with the columns {row_format.file_columns}{hub_text}.{export_text}",
         field="data",
         value=str(data),
     )
@@ -290,35 +297,44 @@ def _open_sealed(root: Path, row_format: RowFormat, *, allow_benchmark: bool) ->
         check_no_benchmark_problems(root, manifest)
     # Only these files are read, so a copy of the dataset without the other files is enough.
     check_files(root, manifest.config_files(config))
-    provenance = {"dataset": manifest.digest}
-    scoring = manifest.score_settings
-    if scoring is not None:
-        prm = scoring.prm
-        provenance["prm"] = f"{prm.name}@{prm.revision}"
     dropped_ids: set[str] = set()
     if config == "pairs":
         dropped_ids = find_solutions_without_thinking(root, manifest)
+    problem_files = manifest.config_paths(root, "problems")
+    if all(file.exists() for file in problem_files):
+        check_files(root, manifest.config_files("problems"))
     shards = manifest.config_paths(root, config)
     columns = [*row_format.columns, *row_format.optional_columns]
     return RowSource(
         manifest.digest,
         root.resolve().name,
         lambda: _keep_thinking(
-            _shard_rows(config, shards, columns, _read_questions(root, manifest)), dropped_ids
+            _shard_rows(config, shards, columns, _read_questions(problem_files)), dropped_ids
         ),
-        provenance=provenance,
+        provenance=_provenance(manifest),
         manifest=manifest,
+        questions=lambda: _read_questions(problem_files),
     )
 
 
-def _read_questions(root: Path, manifest: Manifest) -> dict[str, str]:
-    """Return the questions by problem id; none for a copy of a dataset without its problems."""
-    files = manifest.config_paths(root, "problems")
-    if not all(path.exists() for path in files):
+def _provenance(manifest: Manifest) -> dict[str, str]:
+    """Return the origin of the rows of a sealed dataset, for the model card."""
+    provenance = {"dataset": manifest.digest}
+    scoring = manifest.score_settings
+    if scoring is not None:
+        prm = scoring.prm
+        provenance["prm"] = f"{prm.name}@{prm.revision}"
+    return provenance
+
+
+def _read_questions(files: Sequence[Path]) -> dict[str, str]:
+    """Return the questions in files of problems, by problem id."""
+    # A copy for a training may lack the problems.
+    present = [file for file in files if file.exists()]
+    if not present:
         return {}
-    check_files(root, manifest.config_files("problems"))
-    problems = collect_rows(scan_rows("problems", files).select("problem_id", "question"))
-    return dict(problems.iter_rows())
+    rows = collect_rows(scan_rows("problems", present).select("problem_id", "question"))
+    return dict(rows.iter_rows())
 
 
 def _shard_rows(
@@ -330,10 +346,15 @@ def _shard_rows(
     for file in files:
         rows = collect_rows(scan_rows(config, [file]).select(selected))
         for row_number, row in enumerate(rows.iter_rows(named=True), 1):
-            question = questions.get(row["problem_id"])
-            if question is not None and isinstance(row["prompt"], str):
-                row["prompt"] = Prompt(row["prompt"], question)
-            yield f"{file}, row {row_number}", row
+            yield f"{file}, row {row_number}", _with_question(row, questions)
+
+
+def _with_question(row: dict[str, Any], questions: Mapping[str, str]) -> Row:
+    """Return a row whose prompt knows its question, if the dataset has it."""
+    question = questions.get(row.get("problem_id", ""))
+    if question is None or not isinstance(row.get("prompt"), str):
+        return row
+    return {**row, "prompt": Prompt(row["prompt"], question)}
 
 
 def _keep_thinking(
@@ -369,19 +390,29 @@ def _file_rows(file: Path) -> Iterator[LocatedRow]:
 
 
 def _open_hub_dataset(source: HubSource, config: str, *, allow_benchmark: bool) -> RowSource:
+    content = HubContent()
     # Rows of no config, which SFT reads, have no problems next to them.
-    if config and not allow_benchmark:
-        # The problems are a small part of the dataset, so they are checked before its download.
+    if config:
+        # Manifest and problems are small, so they are checked before the download of the rows.
         commit = resolve_commit(source.repo)
-        check_no_hub_benchmark_problems(source.repo, commit)
+        content = download_content(source.repo, commit)
+        if not allow_benchmark:
+            content.check_no_benchmark_problems(str(source.repo))
         source = replace(source, repo=replace(source.repo, revision=commit))
     commit, ((label, records),) = load_hub(source, "train")
     identity = f"{source.repo.name}@{commit}"
-    rows = [(f"{label}, row {record.row_number}", dict(record.fields)) for record in records]
+    questions = _read_questions(content.problem_files)
+    rows = [
+        (f"{label}, row {record.row_number}", _with_question(dict(record.fields), questions))
+        for record in records
+    ]
+    manifest = content.manifest
     return RowSource(
         identity=identity,
         name=identity,
         rows=lambda: iter(rows),
         is_dataset=bool(config),
-        provenance={"dataset": identity},
+        provenance={**(_provenance(manifest) if manifest else {}), "dataset": identity},
+        manifest=manifest,
+        questions=lambda: questions,
     )

@@ -1,7 +1,7 @@
 """Start and end of a training run, with its report and its model card."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -17,17 +17,15 @@ import fsdpo_data
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.plugins import load_environment_plugins, loaded_plugins
-from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.dataset.stage_registry import card_rows
 from fsdpo_data.models.checkpoints import hide_bars
-from fsdpo_data.models.prompts import TEMPLATES
 from fsdpo_data.models.resolve import architecture_revision, resolve_weights
-from fsdpo_data.models.trained_template import recognise_template, write_trained_template
 from fsdpo_train.config import DEEPSPEED_PRESETS, TrainConfig
 from fsdpo_train.trainer.row_source import RowSource, TrainingData
 from fsdpo_train.trainer.run_directory import is_main_process, lock_run_directory
 from fsdpo_train.trainer.train_command import train_command
 from fsdpo_train.trainer.trainer import save_merged
+from fsdpo_train.trainer.training_template import stated_template, write_template
 
 ReportT = TypeVar("ReportT", bound="TrainingReport")
 
@@ -73,7 +71,7 @@ def start_run(config: TrainConfig, data: TrainingData) -> Iterator[dict[str, Any
 
 
 def _pinned_files(config: TrainConfig) -> dict[str, str]:
-    """Return the options that name a file: its name and the digest of its content."""
+    """Return the options that name a file or a template: its name and its digest."""
     pinned_files = {}
     if config.deepspeed is not None and config.deepspeed not in DEEPSPEED_PRESETS:
         file = Path(config.deepspeed)
@@ -82,6 +80,9 @@ def _pinned_files(config: TrainConfig) -> dict[str, str]:
     if architecture is not None:
         revision = architecture_revision(architecture)
         pinned_files["from_config"] = f"{architecture.resolve().name}@{revision}"
+    template = stated_template(config)
+    if template is not None:
+        pinned_files["template"] = f"{template.name}@{template.digest}"
     return pinned_files
 
 
@@ -131,30 +132,8 @@ def finish_run(
     )
     if is_main_process():
         _write_card(config, data, {**card_data, **data.provenance}, report)
-        _write_template(config, data)
+        write_template(config, data)
     return report
-
-
-def _write_template(config: TrainConfig, data: TrainingData) -> None:
-    """Write the prompt template of the training, so that the model is sampled with the same one.
-
-    The prompts of files show their template. It is unknown if the sources have several.
-    """
-    names: set[str | None] = {
-        manifest.get(SAMPLE_STAGE, SampleRecord).options.template.name
-        for manifest in data.manifests
-    }
-    files = [source for source in data.sources if source.manifest is None]
-    if files:
-        names.add(recognise_template(_distinct_prompts(files), str(config.out)))
-    name = names.pop()
-    write_trained_template(config.out, name if not names and name in TEMPLATES else None)
-
-
-def _distinct_prompts(files: Sequence[RowSource]) -> list[str]:
-    """Return the prompts of all rows; a file may have prompts of several templates."""
-    prompts = (row.get("prompt") for file in files for _, row in file.rows())
-    return list(dict.fromkeys(prompt for prompt in prompts if isinstance(prompt, str)))
 
 
 def _write_card(

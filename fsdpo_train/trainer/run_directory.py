@@ -42,7 +42,12 @@ def lock_run_directory(config: TrainConfig, identity: Mapping[str, Any]) -> Iter
         StoreError: if the directory cannot be written, or another process trains in it.
     """
     # Only the main process takes the lock. The other processes of a distributed run share it.
-    with lock_directory(config.out, "training there", exclusive=is_main_process()):
+    with lock_directory(
+        config.out,
+        "training there",
+        exclusive=is_main_process(),
+        start_files=[_identity_file(config).name],
+    ):
         _check_run_directory(config, identity)
         yield
 

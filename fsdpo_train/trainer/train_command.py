@@ -17,7 +17,7 @@ from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.computed_defaults import computed_names
 
 #: Options whose value may be a local path.
-_PATH_OPTIONS = ("from_config", "deepspeed")
+_PATH_OPTIONS = ("from_config", "deepspeed", "template")
 
 
 def train_command(config: TrainConfig, model: str, data: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """The base of the trainers: ``transformers.Trainer`` with prompt groups and safe checkpoints."""
 
 import logging
+import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
@@ -34,6 +35,7 @@ from fsdpo_train.trainer.models import attach_to_full_precision
 from fsdpo_train.trainer.run_directory import stored_identity, write_identity
 from fsdpo_train.trainer.training_rows import TrainingRow
 from fsdpo_train.trainer.training_state import find_state_mismatch, resume_errors
+from fsdpo_train.trainer.weight_changes import WeightCallback
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +128,11 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
     def _get_train_sampler(self, train_dataset: Any = None) -> PromptGroupedSampler:
         return PromptGroupedSampler(self.train_dataset, self.stage_config, self.args.world_size)
 
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """Create the schedule of the learning rate, with the warm-up in whole steps."""
+        self.args.warmup_steps = count_warmup_steps(self.stage_config.warmup, num_training_steps)
+        return super().create_scheduler(num_training_steps, optimizer)
+
     def _run_epoch(self, **options: Any) -> None:
         # The training loop checks for the end only after a step. A run that was stopped after its
         # last checkpoint would take one step too many.
@@ -177,10 +184,8 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         if grad_norm is not None and not grad_norm < torch.inf:
             raise self._divergence_error()
         if self.state.global_step == self.state.max_steps:
-            # A run that is shorter than a logging window logs its loss at the end. A resumed run
-            # may find that loss in the history already.
-            has_loss = any("loss" in entry for entry in self.state.log_history)
-            self.control.should_log |= not has_loss
+            # The last logging window ends with the run. It may be shorter than the others.
+            self.control.should_log = True
         super()._maybe_log_save_evaluate(loss, grad_norm, *args, **options)
 
     def _divergence_error(self) -> InputError:
@@ -251,11 +256,27 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         return loss * batch_items * self.accelerator.num_processes / all_items
 
 
+def count_warmup_steps(warmup: float, max_steps: int) -> int:
+    """Return the number of warm-up steps, which never take the last step of a run.
+
+    The learning rate of the first warm-up step is 0. transformers rounds fractions up, so a run of
+    few steps would lose one: a fraction of less than one step is no warm-up here.
+
+    Args:
+        warmup: A number of steps, or a fraction of all steps if below 1, which is rounded up from
+            one step on.
+        max_steps: Number of steps of the run.
+    """
+    # A float may be a little above the whole number that it stands for: 0.07 * 100.
+    steps = warmup if warmup >= 1 else round(warmup * max_steps, 6)
+    return 0 if steps < 1 else max(0, min(math.ceil(steps), max_steps - 1))
+
+
 def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, Any]) -> None:
     """Train from the beginning, or from the latest complete checkpoint with ``config.resume``.
 
     Raises:
-        InputError: if training diverges.
+        InputError: if training diverges, or changes no weight.
         StoreError: if a checkpoint cannot be written.
     """
     # Write the identity only now: a start that failed earlier can be repeated, and every process
@@ -279,11 +300,28 @@ def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, Any]) 
             start = checkpoint or "the beginning: there is no complete checkpoint"
             log.info(f"resuming from {start}")
     trainer.accelerator.wait_for_everyone()
+    weights = WeightCallback(
+        trainer.model,
+        is_converted=trainer.is_deepspeed_enabled,
+        is_resumed=checkpoint is not None,
+    )
+    trainer.add_callback(weights)
     trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
-    max_steps = trainer.state.max_steps
-    if config.schedule != "constant" and trainer.args.get_warmup_steps(max_steps) >= max_steps:
-        log.info(
-            f"warming up took all {max_steps} steps (at the first, lr is 0). Set a lower warmup."
+    _check_weights_changed(trainer, weights, config)
+
+
+def _check_weights_changed(trainer: Any, weights: WeightCallback, config: TrainConfig) -> None:
+    """Raise an InputError if no process has changed a weight."""
+    if weights.is_changed is None:
+        return
+    changed = torch.tensor(float(weights.is_changed), device=trainer.args.device)
+    if not trainer.accelerator.reduce(changed):
+        raise InputError(
+            f"the training of {trainer.state.global_step} steps changed no weight, so no model is "
+            "written. Check the learning rate and the options of the loss, and start again in a "
+            "new directory.",
+            field="lr",
+            value=config.lr,
         )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from bench_runs import (
+    TEMPLATE,
     load_pool,
     make_problem,
     make_solutions,
@@ -187,7 +188,7 @@ def test_other_differences_are_listed_in_notes(tmp_path: Path) -> None:
     b = dataset(tmp_path / "b", {0: "c"}, grader="math@0", template=template)
     assert compare(a, b).notes == [
         f"the graders differ: {GRADER_NAME} and math@0",
-        "the prompt templates differ: alpaca@1 (feedbeef) and problem@1 (beeffeed)",
+        f"the prompt templates differ: alpaca@1 ({TEMPLATE.digest}) and problem@1 (beeffeed)",
     ]
 
 

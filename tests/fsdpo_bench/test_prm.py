@@ -711,7 +711,7 @@ def test_a_trained_prm_has_its_template(tmp_path: Path, monkeypatch: pytest.Monk
     from random_model import save_random_prm
 
     prm = save_random_prm(tmp_path / "prm", CHECKPOINT)
-    write_trained_template(prm, "alpaca@1")
+    write_trained_template(prm, get_template("alpaca@1").ref)
     prompts = []
 
     class PromptScorer(RewardInText):
@@ -745,8 +745,8 @@ def test_prompts_of_another_template_than_the_prms_give_a_warning(
     rows = make_solutions(problem, "ci", completions=[["0.9"], ["0.2"]])
     root = write_dataset(tmp_path / "d", [problem], rows)
     monkeypatch.setattr("fsdpo_bench.prm.measure_prm._load_model", lambda *_: RewardInText())
-    for trained_name, n_warnings in ((TEMPLATE.name, 0), ("problem@1", 1)):
-        write_trained_template(prm, trained_name)
+    for trained_template, n_warnings in ((TEMPLATE, 0), (get_template("problem").ref, 1)):
+        write_trained_template(prm, trained_template)
         measure_prm(PrmOptions(data=root, prm=str(prm)), LineProgress())
         warnings = [text for text in caplog.messages if "its rewards may be wrong" in text]
         assert len(warnings) == n_warnings

@@ -193,7 +193,7 @@ def test_an_unknown_time_is_in_the_reports(tmp_path: Path) -> None:
         update={"run": results.run.model_copy(update={"datasets": datasets})}
     )
     assert "| samples | 5 | 0 | unknown |" in render_markdown(unknown)
-    page = render_html(unknown, build_problem_list(load_pool(run), {"math": {}}), pytest.fail, "")
+    page = render_html(unknown, build_problem_list(load_pool(run), {"math": {}}), pytest.fail)
     assert "samples took an unknown number of seconds" in page
 
 
@@ -344,7 +344,7 @@ def test_a_large_run_respects_the_size_budget_and_reports_omissions(tmp_path: Pa
     assert 0.3 * budget < size < 1.2 * budget
     assert len(problem_list.problems) == 500
     assert problem_list.left_out.startswith("1,000 of 1,500 problems and ")
-    text = render_html(measure_paths(run), problem_list, print, "")
+    text = render_html(measure_paths(run), problem_list, print)
     assert "Left out because of the size limit: 1,000 of 1,500 problems" in text
 
 

@@ -393,7 +393,7 @@ def test_decoding_by_a_reward_model_of_another_template_is_a_warning(
 ) -> None:
     policy, prm = models
     other_prm = shutil.copytree(prm, tmp_path / "prm")
-    write_trained_template(other_prm, trained)
+    write_trained_template(other_prm, get_template(trained).ref)
     message = "prompts of the template alpaca@1, and the solutions have prompts of problem@1"
     for decoder in (("bon",), ("sc,sbs", "--b2", "1", "--b2", "2")):
         caplog.clear()

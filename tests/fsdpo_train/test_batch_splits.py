@@ -173,6 +173,22 @@ def test_repeated_pairs_are_counted(policy: Path, tmp_path: Path, caplog: Any) -
     assert "3 pairs were duplicates and count only once" in (tmp_path / "out/README.md").read_text()
 
 
+def test_contradictory_pairs_are_counted(policy: Path, tmp_path: Path, caplog: Any) -> None:
+    """Two sources prefer different sides of the same texts, by the rewards of different models."""
+    rows = preference_rows()
+    sources = [write_rows(tmp_path / "a.jsonl", rows)]
+    opposite = {"prompt": rows[0]["prompt"]}
+    for side, other in (("chosen", "rejected"), ("rejected", "chosen")):
+        opposite[f"{side}_steps"] = rows[0][f"{other}_steps"]
+        opposite[f"{side}_rewards"] = [0.25] * len(rows[0][f"{other}_steps"])
+    sources.append(write_rows(tmp_path / "b.jsonl", [opposite]))
+    config = DpoConfig(data=sources, out=tmp_path / "out", model=str(policy), max_steps=1)
+    report = train_dpo(config)
+    assert report.counts["contradictory_pairs"] == 1
+    assert "1 pairs contradict another pair" in caplog.text
+    assert "1 pairs contradict another pair" in (tmp_path / "out/README.md").read_text()
+
+
 def test_padding_rows_fill_the_last_batch() -> None:
     solution = EncodedSolution(
         input_ids=np.array([]), prompt_length=0, score_positions=[], n_steps=0

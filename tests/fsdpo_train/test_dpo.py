@@ -67,7 +67,8 @@ def test_a_policy_trained_on_a_file_keeps_the_template_of_its_prompts(
         row["prompt"] = start + row["prompt"].removeprefix("Problem ")
     data = write_rows(tmp_path / "pairs.jsonl", rows)
     dpo.train_dpo(config(policy, data, tmp_path / "out", max_steps=1))
-    assert read_trained_template(tmp_path / "out") == template
+    ref = read_trained_template(tmp_path / "out")
+    assert (ref and ref.name) == template
     assert (tmp_path / "out" / TEMPLATE_FILE).exists()
 
 
@@ -515,6 +516,22 @@ def test_step_dpo_ends_with_the_first_difference() -> None:
     assert [len(solution.steps) for solution in group.solutions] == [3, 3]
 
 
+def test_white_space_is_not_the_first_difference_of_a_step_pair() -> None:
+    row = {
+        "prompt": "p",
+        "chosen_steps": ["Step 1: four.\n", "Step 2: five.\n"],
+        "rejected_steps": ["Step 1: four.\n\n", "Step 2: six.\n"],
+    }
+    (group,) = group_by_prompt([("row 1", row)], PREFERENCE_LOSSES["step-dpo"])
+    assert [solution.steps[1:] for solution in group.solutions] == [
+        ("Step 2: five.\n",),
+        ("Step 2: six.\n",),
+    ]
+    row["rejected_steps"] = ["Step 1: four.\n\n", "Step 2:  five."]
+    with pytest.raises(InputError, match="row 1: chosen and rejected differ only in white space"):
+        group_by_prompt([("row 1", row)], PREFERENCE_LOSSES["step-dpo"])
+
+
 def test_losses_that_use_no_rewards_need_no_reward_columns() -> None:
     row = preference_rows()[0]
     bare = {name: text for name, text in row.items() if not name.endswith("_rewards")}
@@ -668,7 +685,7 @@ def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
     arguments += ["--max-steps", "2", "--lr", "1e-3", "--loss", "dpo", "--no-share-prompt"]
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
-    assert "2 steps, final loss" in result.output and "rewards/margins" in result.output
+    assert "2 steps, mean loss" in result.output and "rewards/margins" in result.output
     state = json.loads((tmp_path / "out/dpo.json").read_text())
     assert state["loss"] == "dpo" and state["share_prompt"] is False and state["lr"] == 1e-3
 

@@ -26,12 +26,14 @@ torch = pytest.importorskip("torch")
 import safetensors.torch  # noqa: E402
 import transformers  # noqa: E402
 
+import fsdpo_data as fd  # noqa: E402
 from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError, UnavailableError  # noqa: E402
 from fsdpo_data.core.identity import file_sha256  # noqa: E402
 from fsdpo_data.dataset.schema import arrow_schema  # noqa: E402
 from fsdpo_data.engines.logprobs import patch_to_return_logprobs  # noqa: E402
 from fsdpo_data.engines.step_tokens import EncodedSolution, gather_at_positions  # noqa: E402
 from fsdpo_data.models.checkpoints import load_checkpoint  # noqa: E402
+from fsdpo_data.models.prompts import get_template  # noqa: E402
 from fsdpo_data.models.resolve import resolve_weights  # noqa: E402
 from fsdpo_train.cli.app import _format_heldout  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
@@ -161,6 +163,18 @@ def test_outcomes_of_a_sealed_dataset_are_labels(policy: Path, tmp_path: Path) -
     assert len({row.problem for row in rows}) == 4
     few = config(policy, tmp_path / "run", tmp_path / "prm", samples=1)
     assert [row.labels for row in labelled_rows(few)] == [[1.0, 1.0]] * 4
+
+
+def test_samples_counts_the_solutions_that_a_selection_has_kept(
+    policy: Path, tmp_path: Path
+) -> None:
+    """The fixed solutions are correct, wrong, wrong and without a step."""
+    small_build(tmp_path / "run", problem_set(4))
+    fd.open_dataset(tmp_path / "run").select(out=tmp_path / "wrong", filter="outcome = 'incorrect'")
+    for samples, expected in ((0, 8), (1, 4), (2, 8)):
+        options = config(policy, tmp_path / "wrong", tmp_path / "prm", samples=samples)
+        labels = [row.labels for row in labelled_rows(options)]
+        assert len(labels) == expected and labels[0] == [0.0, 0.0]
 
 
 def test_rollouts_are_soft_labels(policy: Path, tmp_path: Path) -> None:
@@ -303,6 +317,44 @@ def test_problems_with_a_common_prompt_are_on_one_side_of_the_split(
     )
     assert not train_prompts & held_out_prompts
     assert first_problem <= train_prompts or first_problem <= held_out_prompts
+
+
+@pytest.mark.parametrize(
+    "other_prompt",
+    [
+        "Problem:  problem 0 IS LONG\nSolution:\n",  # other case and spaces
+        get_template("alpaca").render("Problem 0 is long"),
+        "<user>Problem 0 is long<assistant>",  # the chat format of the tokenizer
+    ],
+)
+def test_one_question_is_one_problem_of_the_split(
+    policy: Path, tmp_path: Path, other_prompt: str
+) -> None:
+    rows = stepwise_rows()
+    for row in rows:
+        question = row["prompt"].removesuffix("\nSolution:\n") + " is long"
+        row["prompt"] = get_template("problem").render(question)
+    rows.append({**rows[0], "prompt": other_prompt, "problem_id": "another id"})
+    tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
+    tokenizer.chat_template = (
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
+    )
+    run_config = config(policy, write_rows(tmp_path / "rows.jsonl", rows), Path("unused"))
+    prepared = prepare_rows(labelled_rows(run_config), tokenizer, 512, run_config)
+    assert prepared.counts["problems"] == 24
+
+
+def test_the_questions_of_datasets_decide_the_split(policy: Path, tmp_path: Path) -> None:
+    """The second dataset has the questions of the first one, in capitals."""
+    source = problem_set(3)
+    small_build(tmp_path / "a", source)
+    source.problems = [replace(row, question=row.question.upper()) for row in source.problems]
+    small_build(tmp_path / "b", source)
+    data = [tmp_path / "a", tmp_path / "b"]
+    options = PrmConfig(data=data, out=tmp_path / "o", model=str(policy), held_out=0.5)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(policy)
+    prepared = prepare_rows(labelled_rows(options), tokenizer, 512, options)
+    assert prepared.counts["problems"] == 3 and prepared.counts["solutions"] == 18
 
 
 def test_problems_without_a_prompt_keep_their_ids(policy: Path, tmp_path: Path) -> None:
@@ -607,7 +659,7 @@ def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) 
         InputError, match=r"other\.jsonl': the columns completions, labels are missing; .* prompt"
     ):
         train(data=tmp_path / "other.jsonl")
-    with pytest.raises(InputError, match=r"Expected a dataset with solutions, a \.jsonl"):
+    with pytest.raises(InputError, match=r"Expected a dataset with solutions, or a \.jsonl"):
         train(data=tmp_path / "nowhere")
     long = [{"prompt": "p", "completions": ["x" * 500], "labels": [share]} for share in (0, 1)]
     with pytest.raises(InputError, match="2 solutions exceed 256 tokens in their first step"):
@@ -666,7 +718,7 @@ def test_the_command_line(policy: Path, data: Path, tmp_path: Path) -> None:
     ]
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert result.exit_code == 0, result.output
-    assert "2 steps, final loss" in result.output and "ranking_auc" in result.output
+    assert "2 steps, mean loss" in result.output and "ranking_auc" in result.output
     assert json.loads((tmp_path / "prm/prm.json").read_text())["loss_reduction"] == "mean"
 
 

@@ -11,6 +11,7 @@ from command_line import run
 from training import kill_at_step
 
 torch = pytest.importorskip("torch")
+import safetensors.torch  # noqa: E402
 import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, UnavailableError  # noqa: E402
@@ -25,6 +26,7 @@ from fsdpo_train.trainer.row_formats import SFT_ROWS  # noqa: E402
 from fsdpo_train.trainer.row_source import RowSource, TrainingData, open_data  # noqa: E402
 from fsdpo_train.trainer.run import start_run  # noqa: E402
 from fsdpo_train.trainer.run_directory import write_identity  # noqa: E402
+from fsdpo_train.trainer.trainer import count_warmup_steps  # noqa: E402
 
 ROWS = [
     {"prompt": f"Problem: {a} plus {b}\nSolution:\n", "completion": f"Step 1: {a} + {b} = {a + b}"}
@@ -285,20 +287,57 @@ def test_missing_deepspeed_is_named(architecture, data, tmp_path):
 def test_a_failed_start_leaves_the_output_directory_usable(architecture, data, tmp_path):
     with pytest.raises(InputError):
         sft.train_sft(config(architecture, data, tmp_path / "out", max_length=2))
+    assert not (tmp_path / "out").exists()
     sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1))
 
 
-def test_a_run_that_ends_during_warmup_logs_a_message(architecture, data, tmp_path, caplog):
-    caplog.set_level("INFO")
-    for steps, schedule, has_message in (
-        (1, "cosine", True),
-        (2, "cosine", False),
-        (1, "constant", False),
-    ):
-        caplog.clear()
-        out = tmp_path / f"{steps}-{schedule}"
-        sft.train_sft(config(architecture, data, out, max_steps=steps, schedule=schedule))
-        assert ("warming up took all 1 steps (at the first, lr is 0)" in caplog.text) is has_message
+@pytest.mark.parametrize(
+    ("warmup", "steps", "expected"),
+    [
+        (0.05, 1, 0),
+        (0.05, 5, 0),  # transformers rounds up, and the run loses its first step
+        (0.05, 40, 2),
+        (0.29, 100, 29),  # 0.29 * 100 is 28.999999999999996
+        (3, 3, 2),
+        (9, 1, 0),
+        (0, 10, 0),
+    ],
+)
+def test_warmup_never_takes_the_last_step(warmup, steps, expected):
+    assert count_warmup_steps(warmup, steps) == expected
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear", "constant_with_warmup"])
+def test_a_run_of_one_step_trains(architecture, data, tmp_path, schedule):
+    start = sft.train_sft(config(architecture, data, tmp_path / "first", max_steps=1)).out
+    options = dict(model=str(start), max_steps=1, schedule=schedule)
+    sft.train_sft(config(None, data, tmp_path / "second", **options))
+    weights = [
+        safetensors.torch.load_file(tmp_path / name / "model.safetensors")
+        for name in ("first", "second")
+    ]
+    assert all((weights[0][name] != weights[1][name]).any() for name in weights[0])
+
+
+@pytest.mark.parametrize("lora", [0, 2])
+def test_a_run_that_changes_no_weight_is_an_error(architecture, data, tmp_path, lora):
+    if lora:
+        pytest.importorskip("peft")
+    options = dict(max_steps=2, lr=1e-60, save_every=1, lora=lora)
+    with pytest.raises(InputError, match="the training of 2 steps changed no weight"):
+        sft.train_sft(config(architecture, data, tmp_path / "out", **options))
+    with pytest.raises(InputError, match="the training of 2 steps changed no weight"):
+        sft.train_sft(config(architecture, data, tmp_path / "out", resume=True, **options))
+    assert not (tmp_path / "out" / "config.json").exists()
+
+
+def test_the_last_logging_window_ends_with_the_run(architecture, data, tmp_path):
+    options = dict(max_steps=3, save_every=3)
+    every_step = sft.train_sft(config(architecture, data, tmp_path / "1", log_every=1, **options))
+    windows = sft.train_sft(config(architecture, data, tmp_path / "2", log_every=2, **options))
+    assert len(losses(tmp_path / "2")) == 2
+    assert windows.loss == pytest.approx(every_step.loss, abs=1e-6)
+    assert losses(tmp_path / "2")[0] == pytest.approx(np.mean(losses(tmp_path / "1")[:2]), abs=1e-6)
 
 
 def test_a_used_directory_is_refused(architecture, data, tmp_path):
@@ -432,6 +471,23 @@ def test_a_trained_model_keeps_the_template_of_its_training(architecture, data, 
     with pytest.raises(InputError, match="trained with prompts of no known template"):
         resolve(str(tmp_path / "other"))
     assert resolve(str(tmp_path / "other"), "chat-boxed").template.name == "chat-boxed@1"
+
+
+def test_sft_writes_the_template_that_the_options_name(architecture, data, tmp_path, capsys):
+    """A template file has no name here, so the prompts do not show it."""
+    from fsdpo_data.models.resolve import resolve
+
+    file = tmp_path / "alpaca.txt"
+    file.write_text("Problem: {question}\nAnswer:\n")
+    with pytest.raises(InputError, match=r"template = '.*alpaca.txt': the prompts do not have"):
+        sft.train_sft(config(architecture, data, tmp_path / "other", template=str(file)))
+    file.write_text("Problem: {question}\nSolution:\n")
+    sft.train_sft(config(architecture, data, tmp_path / "out", template=str(file), max_steps=1))
+    template = resolve(str(tmp_path / "out")).template
+    assert (template.name, template.text) == ("alpaca", file.read_text()) and template.is_file
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "--template alpaca.txt" in card and str(tmp_path) not in card
+    assert f"| template | `alpaca@{template.digest}` |" in card
 
 
 def test_a_chat_template_that_requests_a_box_gets_no_second_request(architecture, data, tmp_path):

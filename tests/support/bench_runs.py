@@ -40,14 +40,14 @@ from fsdpo_data.dataset.stage_records import (
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef, ScoreSettings
-from fsdpo_data.models.prompts import TemplateRef
+from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.benchmark_places import BENCHMARKS_KEY, BenchmarkPlace
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.score import RewardCounts, ScoreRecord
 
 DECODERS = ("greedy", "sc@2", "sc@4", "bon@4:min", "sbs@2,1")
 MODEL = ModelRef("Qwen2-7B-SFT", "a" * 40)
-TEMPLATE = TemplateRef(name="alpaca@1", digest="feedbeef")
+TEMPLATE = get_template("alpaca").ref
 
 #: Text that would end a script, a style or a comment if it were put into a page as it is.
 HOSTILE = (

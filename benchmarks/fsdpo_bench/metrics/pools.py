@@ -32,8 +32,8 @@ from fsdpo_data.dataset.stage_records import (
     SAMPLE_STAGE,
     SampleRecord,
 )
-from fsdpo_data.exchange.response_formats import question_key
 from fsdpo_data.problems.benchmark_places import benchmark_places
+from fsdpo_data.problems.question_key import question_key
 from fsdpo_data.stages.score import RewardRecord
 
 
@@ -99,7 +99,7 @@ def load_pools(paths: Sequence[Path], questions: frozenset[str] | None = None) -
     Args:
         paths: Folders of runs and of sealed datasets.
         questions: The questions that count, by
-            :func:`~fsdpo_data.exchange.response_formats.question_key`; None for all.
+            :func:`~fsdpo_data.problems.question_key.question_key`; None for all.
 
     Raises:
         InputError: if a pool has no problem to measure, or two datasets have different verdicts on

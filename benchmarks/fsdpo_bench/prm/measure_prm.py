@@ -301,24 +301,24 @@ def _find_template(options: PrmOptions, prm: ResolvedWeights | None) -> Template
     Raises:
         InputError: if a benchmark needs a template, and the model's own is not known.
     """
+    if options.template is not None:
+        if prm is None:
+            return get_template(options.template)
+        return get_template(options.template, prm.path, revision=prm.commit)
+    has_own_prompt = isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt
+    if has_own_prompt or not (options.processbench or options.prmbench):
+        return None
     weights = prm
-    name = options.template
-    if name is None:
-        has_own_prompt = isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt
-        if has_own_prompt or not (options.processbench or options.prmbench):
-            return None
-        if weights is None and options.likelihood is not None:
-            weights = resolve_weights(options.likelihood)
-        name = find_trained_template(weights) if weights else None
-    if name is None:
+    if weights is None and options.likelihood is not None:
+        weights = resolve_weights(options.likelihood)
+    template = find_trained_template(weights) if weights else None
+    if template is None:
         benchmark = "`processbench`" if options.processbench else "`prmbench`"
         raise InputError(
             f"{benchmark} needs `template`, the prompt template of the model's training data. A "
             "published model has its own prompt; give its `prm_format` if it is not detected."
         )
-    if weights is None:
-        return get_template(name)
-    return get_template(name, weights.path, revision=weights.commit)
+    return template
 
 
 def _load_model(prm: ResolvedWeights | None, options: PrmOptions) -> Scorer:

@@ -20,7 +20,7 @@ from fsdpo_bench.report.problem_list import (
     question_entry,
     read_part_solutions,
 )
-from fsdpo_bench.report.render import TEMPLATES_FOLDER, measurement_date
+from fsdpo_bench.report.render import TEMPLATES_FOLDER
 
 _MARKS: Marks = {
     "both right": Mark("right", "✓", "both right"),
@@ -58,7 +58,7 @@ def render_comparison(
     return render_page(
         TEMPLATES_FOLDER / "compare.html",
         problem_list.page_data,
-        title=f"{models[0]} and {models[1]} · {measurement_date(pool_b)}",
+        title=f"{models[0]} and {models[1]}",
         models=models,
         names=(pool_a.name, pool_b.name),
         comparison=comparison,

@@ -6,7 +6,6 @@
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,23 +28,19 @@ from fsdpo_bench.report.published import is_backbone, published_results_for
 from fsdpo_bench.run_folder import RESULTS_FILE
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.statistics import Mean
-from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 
 TEMPLATES_FOLDER = Path(__file__).parent  #: Folder of the templates of pages and reports.
 _REWARD_PLOTS = (plots.calibration_plot, plots.distribution_plot, plots.step_plot)
 _MAX_TITLE_TASKS = 3  #: Benchmarks that a title names; for more, it names the means of suites.
 
 
-def render_html(
-    results: Results, problem_list: ProblemList, warn: Callable[[str], None], date: str
-) -> str:
+def render_html(results: Results, problem_list: ProblemList, warn: Callable[[str], None]) -> str:
     """Render ``report.html``.
 
     Args:
         results: The results.
         problem_list: The problems of the page.
         warn: Called with a message if a plot fails.
-        date: Date of the solutions.
     """
 
     def draw_or_warn(draw: Callable[[Any], str], plot_data: Any) -> Markup:
@@ -72,7 +67,7 @@ def render_html(
             "style_class": plots.style_class,
             "numbers": partial(number_rows, output="page"),
         },
-        title=page_title(results, date),
+        title=page_title(results),
         results=results,
         problem_list=problem_list,
         accuracy_plot=accuracy_plot,
@@ -97,8 +92,8 @@ def _are_probabilities(rewards: RewardStatistics) -> bool:
     return all(0 <= reward_bin.reward <= 1 for reward_bin in rewards.calibration.bins)
 
 
-def page_title(results: Results, date: str) -> str:
-    """Return the title of a page: the model, the accuracies of the first decoder, and the date."""
+def page_title(results: Results) -> str:
+    """Return the title of a page: the model, and the accuracies of the first decoder."""
     tasks = results.tasks
     accuracies: list[tuple[str, Mapping[str, Mean]]] = [
         (f"mean of {name}", suite.accuracies) for name, suite in results.suites.items()
@@ -112,7 +107,7 @@ def page_title(results: Results, date: str) -> str:
             accuracy = by_decoder[first_decoder].value
             parts.append(name if accuracy is None else f"{name} {100 * accuracy:.1f}")
     numbers = f"{', '.join(parts)} ({first_decoder})"
-    return " · ".join(filter(None, (results.run.sample.model.name, numbers, date)))
+    return " · ".join(filter(None, (results.run.sample.model.name, numbers)))
 
 
 def render_markdown(results: Results) -> str:
@@ -190,7 +185,7 @@ def write_report(
         write_text(folder / "README.md", card)
     write_text(folder / "report.md", render_markdown(results))
     problem_list = build_problem_list(pool, decoded, budget_bytes)
-    page = render_html(results, problem_list, warn, measurement_date(pool))
+    page = render_html(results, problem_list, warn)
     write_text(folder / "report.html", page)
 
 
@@ -198,9 +193,3 @@ def _decoder_titles(results: Results) -> dict[str, str]:
     """Return the explanation of each decoder of a run, by the form of its result names."""
     setups = [parse_result_name(name) for name in results.cost]
     return {setup.decoder.form: setup.decoder.title for setup in setups if setup is not None}
-
-
-def measurement_date(pool: Pool) -> str:
-    """Return the date (UTC) of the newest dataset."""
-    timestamp = max((root / MANIFEST_FILE).stat().st_mtime for root in pool.parts.values())
-    return datetime.fromtimestamp(timestamp, UTC).date().isoformat()

@@ -15,8 +15,8 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.row_files import summarize_list
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.exchange.response_formats import question_key
 from fsdpo_data.problems.load import MAX_SHOWN_CHARS, load_problems
+from fsdpo_data.problems.question_key import question_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ def _check_pool_count(n_pools: int, policies: Sequence[str], out: Path | None) -
 
 
 def _read_questions(file: Path, warn: Callable[[str], None]) -> dict[str, str]:
-    """Return the questions of a file of problems, by their text without white space."""
+    """Return the questions of a file of problems, by their key."""
     problem_set = load_problems([str(file)])
     for warning in problem_set.warnings:
         warn(warning)
@@ -115,7 +115,7 @@ def _describe_unmatched(questions: Mapping[str, str], pool: Pool) -> str:
     """Name the questions that no measured problem of a pool has; empty without any.
 
     Args:
-        questions: The questions by their text without white space.
+        questions: The questions by their key.
         pool: The datasets.
     """
     measured_keys = {

@@ -1,5 +1,6 @@
 """The commands of ``fsdpo-data`` that push, pull, export and import datasets."""
 
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -24,6 +25,7 @@ from fsdpo_data.core.progress import Progress, progress
 from fsdpo_data.dataset.benchmark_problems import AllowBenchmark
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run_directory import QUARANTINE_FILE
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.exchange.formats import (
     FORMATS,
     ExchangeFormat,
@@ -39,6 +41,7 @@ from fsdpo_data.exchange.importing import (
     run_import,
 )
 from fsdpo_data.exchange.step_label_formats import STEP_SEPARATORS, StepLabelFields
+from fsdpo_data.models.prompts import RECORDED_TEMPLATE
 from fsdpo_data.problems.row_formats import FieldName
 from fsdpo_data.publish.push import (
     MISSING_TOKEN,
@@ -237,14 +240,19 @@ class ExportOptions(DatasetOptions):
 @command(app, ExportOptions, panel="Exchange", notes=_export_notes())
 def export(options: ExportOptions) -> None:
     """Export a dataset, and print the data that the format drops."""
-    result = api.open_dataset(options.data).export(
-        options.to, options.out, allow_benchmark=options.allow_benchmark
-    )
+    data = api.open_dataset(options.data)
+    result = data.export(options.to, options.out, allow_benchmark=options.allow_benchmark)
     export_format = export_formats()[options.to]
     typer.echo(f"wrote {result.rows:,} rows to {result.file}, for {export_format.used_with}")
     typer.echo(f"dropped: {export_format.drops}")
     for reason, count in sorted(result.left_out.items()):
         typer.echo(f"left out: {count:,} rows, because {reason}")
+    template = data.manifest.get(SAMPLE_STAGE, SampleRecord).options.template
+    if export_format.is_for_sft and template.name != RECORDED_TEMPLATE.name:
+        typer.echo(
+            f"the prompts have the template {template.name}: `fsdpo-train sft "
+            f"{shlex.quote(str(result.file))} --template {shlex.quote(str(data.path))}`"
+        )
 
 
 ROWS_SUFFIX = ".jsonl"  #: Suffix of an output that gets rows in place of a dataset.

@@ -60,6 +60,12 @@ class PrmFormatRef(FileModel):
     meaning: str  #: Meaning of the step rewards, such as ``probability``.
 
 
+#: The format of recorded step scores that are no probabilities.
+RECORDED_VALUES = PrmFormatRef(
+    name="recorded", digest=digest("recorded"), meaning=REWARD_MEANINGS["value"]
+)
+
+
 class ScoreSettings(FileModel):
     """Everything that determines the step rewards of a reward model."""
 

@@ -56,16 +56,21 @@ def recognise_format(weights: ResolvedWeights, config: Any) -> Recognition | Non
     if len(matches) == 1:
         return Recognition(matches[0], f"weights {', '.join(matches[0].head_tensors)}")
     if matches:
-        formats = f"to one of {', '.join(prm_format.name for prm_format in matches)}"
-    else:
-        formats = "(`fsdpo-data list prm-formats`)"
+        names = " or ".join(prm_format.name for prm_format in matches)
+        raise InputError(
+            f"several PRM formats fit the checkpoint ({architecture}{labels}), and its name is in "
+            f"none of them. Set `prm_format` to {names}.",
+            field="prm",
+            value=weights.path,
+        )
     if architecture.endswith("ForCausalLM"):
         reason = f"the model is a language model ({architecture}), not a reward model"
     else:
         reason = f"the checkpoint has {architecture}{labels}, which no reward model here has"
     raise InputError(
         f"{reason}. Expected a model that `fsdpo-train prm` wrote, or a published reward model. "
-        f"If it is a published one under another name, set `prm_format` {formats}.",
+        f"If it is a published one under another name, set `prm_format` "
+        "(`fsdpo-data list prm-formats`).",
         field="prm",
         value=weights.path,
     )

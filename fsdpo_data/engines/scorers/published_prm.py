@@ -137,7 +137,10 @@ def _read_layers(weights: PublishedPrm, tokenizer: Any) -> list[list[Tensor]]:
         # Tied embeddings are stored once, so the checkpoint lacks the head.
         head_name = "model.embed_tokens"
         tensors = read_tensors(weights, f"{head_name}.")
-    layer_names = sorted(name.removesuffix("weight") for name in tensors if name.endswith("weight"))
+    layer_names = sorted(
+        (name.removesuffix("weight") for name in tensors if name.endswith("weight")),
+        key=_numbers_in_order,
+    )
     if not layer_names:
         raise InputError(
             f"the checkpoint has no weights called {head_name}, which the PRM format "
@@ -157,6 +160,14 @@ def _read_layers(weights: PublishedPrm, tokenizer: Any) -> list[list[Tensor]]:
             layer.append(tensors[f"{layer_name}bias"])
         layers.append(layer)
     return layers
+
+
+def _numbers_in_order(name: str) -> list[tuple[int, str]]:
+    """Return a sort key in which numbers count as numbers: layer 2 comes before layer 10."""
+    return [
+        (int(part), "") if part.isascii() and part.isdigit() else (-1, part)
+        for part in name.split(".")
+    ]
 
 
 def _find_label_id(weights: PublishedPrm, tokenizer: Any, token: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -75,3 +76,17 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
         process.wait()
     with lock_directory(tmp_path):
         pass
+
+
+def test_a_start_that_fails_leaves_no_folder_without_a_result(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    for content, stays in (("", False), ("{}\n", True)):
+        with (
+            contextlib.suppress(RuntimeError),
+            lock_directory(out, start_files=["config.json"]),
+        ):
+            (out / "config.json").write_text("{}")
+            (out / "judge").mkdir()
+            (out / "judge" / "completions.jsonl").write_text(content)
+            raise RuntimeError("no server answers")
+        assert out.exists() is stays

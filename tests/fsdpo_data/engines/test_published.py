@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,7 +29,11 @@ from fsdpo_data.core.identity import ModelRef, file_sha256  # noqa: E402
 from fsdpo_data.engines.choose_engine import select_scorer  # noqa: E402
 from fsdpo_data.engines.load import load_scorer  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
-from fsdpo_data.engines.scorers import Scorer, ScorerInput  # noqa: E402
+from fsdpo_data.engines.scorers import (  # noqa: E402
+    Scorer,
+    ScorerInput,
+    published_prm,
+)
 from fsdpo_data.engines.scorers.prm_format_tokens import PrmFormatTokenizer  # noqa: E402
 from fsdpo_data.engines.scorers.prm_formats import (  # noqa: E402
     PRM_FORMATS,
@@ -360,6 +365,16 @@ HEADING_STEPS = [
 ]
 
 
+def test_the_layers_of_a_head_are_in_the_order_of_their_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tensors = {f"score.{number}.weight": torch.full((1, 1), number) for number in (10, 2, 0)}
+    monkeypatch.setattr(published_prm, "read_tensors", lambda weights, prefix: tensors)
+    weights = SimpleNamespace(prm_format=SimpleNamespace(head="v_head"))
+    layers = published_prm._read_layers(weights, None)
+    assert [layer[0].item() for layer in layers] == [0, 2, 10]
+
+
 @pytest.mark.parametrize("family", ["math-shepherd", "er-prm", "pqm"])
 def test_a_markdown_heading_is_not_a_step_number(
     family: str, make_checkpoint: MakeCheckpoint, shared: Path
@@ -425,7 +440,7 @@ def test_every_format_has_a_vendor() -> None:
         ("VersaPRM-Aug", "LlamaForCausalLM", "versaprm"),
         ("mine", "Qwen2ForEnsemblePRM", "actprm"),
         ("mine", "Qwen2ForTokenClassification", "trl"),
-        ("mine", "Qwen2ForProcessRewardModel", "set `prm_format` to one of qwen, pure"),
+        ("mine", "Qwen2ForProcessRewardModel", "Set `prm_format` to qwen or pure"),
         ("mine", "LlamaForCausalLM", "is a language model .LlamaForCausalLM., not"),
     ],
 )
@@ -498,7 +513,7 @@ def test_a_model_is_recognised_by_name_or_architecture(
             "mine",
             {"architectures": ["Qwen2ForCausalLM"]},
             "v_head.summary.weight",
-            "set `prm_format` to one of skywork, pqm",
+            "Set `prm_format` to skywork or pqm",
             "",
         ),
     ],

@@ -38,13 +38,15 @@ from fsdpo_data.engines.resolved import resolve_reward_model  # noqa: E402
 from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
 from fsdpo_data.engines.scorers.prm import PrmScorer  # noqa: E402
 from fsdpo_data.engines.scorers.token_scorer import length_batches  # noqa: E402
+from fsdpo_data.engines.scorers.trained_prm import TrainedPrm  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
 from fsdpo_data.engines.weights import resolve_prm  # noqa: E402
+from fsdpo_data.models.prompts import get_template  # noqa: E402
 from fsdpo_data.models.resolve import ResolvedWeights  # noqa: E402
 from fsdpo_data.models.trained_template import write_trained_template  # noqa: E402
 from fsdpo_data.pairs.best_worst import PairSpec  # noqa: E402
 from fsdpo_data.stages.pair import PairStage  # noqa: E402
-from fsdpo_data.stages.score import ScoreStage  # noqa: E402
+from fsdpo_data.stages.score import ScoreStage, warn_about_template  # noqa: E402
 from fsdpo_train.config import PrmConfig  # noqa: E402
 from fsdpo_train.prm.data import open_solutions, prepare_rows, read_labelled_rows  # noqa: E402
 
@@ -335,13 +337,28 @@ def test_a_reward_model_of_another_template_is_a_warning(
     policy: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, trained: str, is_warned: bool
 ) -> None:
     prm = save_random_prm(tmp_path / "prm", policy)
-    write_trained_template(prm, trained)
+    write_trained_template(prm, get_template(trained).ref)
     small_build(tmp_path / "run")
     stage = ScoreStage(resolve_reward_model(str(prm), ScorerOptions(engine="transformers")))
     derive_dataset(tmp_path / "run", tmp_path / "out", [stage], progress=LineProgress())
     message = "prompts of the template alpaca@1, and the solutions have prompts of problem@1"
     assert (message in caplog.text) == is_warned
     assert ("template" in caplog.text) == is_warned
+
+
+def test_a_template_with_the_same_name_and_another_text_is_a_warning(
+    policy: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    prm = TrainedPrm(REF, str(tmp_path), last_step_only=False)
+    (tmp_path / "alpaca.txt").write_text("Q: {question}")
+    own_template = get_template(str(tmp_path / "alpaca.txt")).ref
+    write_trained_template(tmp_path, own_template)
+    warn_about_template(prm, own_template)
+    assert caplog.messages == []
+    (tmp_path / "alpaca.txt").write_text("Question: {question}")
+    warn_about_template(prm, get_template(str(tmp_path / "alpaca.txt")).ref)
+    [message] = caplog.messages
+    assert "have prompts of alpaca with another text" in message
 
 
 def test_likelihoods_equal_those_of_plain_forward_passes(policy: Path) -> None:

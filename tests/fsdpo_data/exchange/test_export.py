@@ -236,7 +236,7 @@ def test_rows_without_words_for_them_are_counted() -> None:
     with pytest.raises(NotExportableError, match="marks the first step"):
         convert_to_math_shepherd(marked_solution)
     pair = {"chosen_steps": ["a", "b"], "rejected_steps": ["a"]}
-    with pytest.raises(NotExportableError, match="is a prefix of the longer"):
+    with pytest.raises(NotExportableError, match="is a prefix of the other"):
         convert_to_step_dpo(pair)
 
 
@@ -248,6 +248,8 @@ def test_step_dpo_rows_share_their_first_steps(dataset: Path, tmp_path: Path) ->
     row = convert_to_step_dpo(pair)
     assert (row["initial_reason_steps"], row["chosen"], row["rejected"]) == ("a\n", "b", "d")
     assert (row["full_chosen"], row["full_rejected"]) == ("b\nc", "d")
+    spaced = {**pair, "rejected": "a\n\nd", "rejected_steps": ["a\n\n", "d"]}
+    assert convert_to_step_dpo(spaced) == row  # white space is no difference
     columns = ["dataset", "prompt", "initial_reason_steps", "chosen", "rejected",
                "full_chosen", "full_rejected", "answer"]  # fmt: skip
     row = export_rows(dataset, "step-dpo-10k", tmp_path / "out")[0]

@@ -106,10 +106,9 @@ def test_the_scores_of_a_file_are_joined_by_key(tmp_path: Path) -> None:
     ("fields", "reason"),
     [
         ({"step_scores": [0.5]}, "number of step scores differs: 1 scores for 2 steps"),
-        ({"step_scores": [0.5, 1.5]}, "step score outside [0, 1]: 1.5"),
-        ({"step_scores": [-0.5, 0.5]}, "step score outside [0, 1]: -0.5"),
-        ({"step_scores": [0.5, None]}, "step score outside [0, 1]: None"),
-        ({"step_scores": [True, 0.5]}, "step score outside [0, 1]: True"),
+        ({"step_scores": [0.5, 1e40]}, "step score that is not a finite number: 1e+40"),
+        ({"step_scores": [0.5, None]}, "step score that is not a finite number: None"),
+        ({"step_scores": [True, 0.5]}, "step score that is not a finite number: True"),
         ({"step_scores": "high"}, "step scores: 'high' is not a list of numbers"),
         ({"steps": [5, 6]}, "steps: '[5, 6]' is not a list of texts"),
         ({"steps": ["Add", "5?"]}, "a step is not in the response: step 2, '5?'"),
@@ -135,6 +134,20 @@ def test_unusable_scores_are_quarantined_with_their_row(
     assert len(imported) == 2
     assert (unusable["row"], unusable["reason"]) == (2, reason)
     assert quarantine_counts(manifest) == {reason.partition(":")[0]: 1}
+
+
+def test_scores_may_have_any_size(tmp_path: Path) -> None:
+    """Some reward models give logits."""
+    scores = ([3.5, 2.0], [9.0, -4.0])
+    rows = [
+        candidate_row(candidate_index=k, step_scores=values, response=RESPONSE + "!" * k)
+        for k, values in enumerate(scores)
+    ]
+    manifest, imported = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+    assert [row["step_rewards"] for row in imported] == [[3.5, 2.0], [9.0, -4.0]]
+    assert not manifest.rewards_are_probabilities
+    assert manifest.reward_meaning == "value of any size"
+    fd.open_dataset(tmp_path / "out").validate()
 
 
 def test_search_and_learn(tmp_path: Path) -> None:

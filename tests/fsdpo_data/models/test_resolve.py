@@ -16,9 +16,13 @@ from small_tokenizer import save_tokenizer
 
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.models import resolve as models
-from fsdpo_data.models.prompts import TEMPLATES
+from fsdpo_data.models.prompts import TEMPLATES, TemplateRef, get_template
 from fsdpo_data.models.resolve import MODELS, content_revision, resolve, resolve_served
-from fsdpo_data.models.trained_template import TEMPLATE_FILE
+from fsdpo_data.models.trained_template import (
+    TEMPLATE_FILE,
+    read_trained_template,
+    write_trained_template,
+)
 
 SFT = "xinlai/Qwen2-7B-SFT"
 
@@ -183,7 +187,8 @@ def test_names_on_the_hub(hub: HubServer, tmp_path: Path) -> None:
     third = hub.add("model", "some/chatty", {"config.json": b"{}", **files}).refs["main"]
 
     for name in ("alpaca@1", None):
-        template = {TEMPLATE_FILE: json.dumps({"template": name}).encode()}
+        write_trained_template(tmp_path, get_template(name).ref if name else None)
+        template = {TEMPLATE_FILE: (tmp_path / TEMPLATE_FILE).read_bytes()}
         hub.add("model", f"some/{name}"[:11], {"config.json": b"{}", **files, **template})
 
     names = ["qwen2-7b-sft", SFT, f"{SFT}@v1", f"{SFT}@{first}", "some/chatty", "some/plain"]
@@ -318,3 +323,33 @@ def test_a_served_model_takes_the_tokenizer_of_a_folder(tmp_path: Path) -> None:
     path = save_tokenizer(tmp_path)
     prompt = resolve_served(path, "chat", chat=False).template.render("2+2?")
     assert prompt.endswith("<user>2+2?<assistant>")
+
+
+def test_a_model_that_was_trained_with_a_template_file_is_sampled_with_its_text(
+    tmp_path: Path,
+) -> None:
+    """The name of the file is the one of a template here, whose text differs."""
+    (tmp_path / "alpaca.txt").write_text("Q: {question}\nA: ")
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    write_trained_template(model, get_template(str(tmp_path / "alpaca.txt")).ref)
+    (tmp_path / "alpaca.txt").unlink()  # the model is complete without it
+    template = resolve(str(model)).template
+    assert template.name == "alpaca" and template.render("1+1?") == "Q: 1+1?\nA: "
+    assert template.ref == read_trained_template(model)
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        TemplateRef(name="alpaca@1", digest="0" * 32),  # of a plug-in with another text
+        TemplateRef(name="nothing@1", digest="0" * 32),
+        TemplateRef(name="my", digest="0" * 32, text="{question}"),  # an edited file
+    ],
+)
+def test_a_template_with_another_digest_is_unknown(ref: TemplateRef, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    write_trained_template(tmp_path, ref)
+    with pytest.raises(InputError, match="no known template"):
+        resolve(str(tmp_path))

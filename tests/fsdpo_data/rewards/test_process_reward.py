@@ -225,7 +225,7 @@ def test_a_model_of_fsdpo_train_has_its_template_for_chats(prm: Path, tmp_path: 
     with pytest.raises(InputError, match=r"process.template"):
         rewards.process(prm)([user("2+2?")], ["A."])
     trained = Path(shutil.copytree(prm, tmp_path / "prm"))
-    write_trained_template(trained, "alpaca@1")
+    write_trained_template(trained, get_template("alpaca@1").ref)
     prompt = get_template("alpaca@1").render("2+2?")
     options = {"per_step": True, "engine": fd.ScorerOptions(device="cpu")}
     process = rewards.process(trained, **options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from fsdpo_data.problems.question_key import question_key
 from fsdpo_data.selection.random_order import assign_splits, mix_keys
 from fsdpo_data.selection.row_index import add_counts, question_keys
 
@@ -24,6 +25,14 @@ def test_fractions_seeds_and_orders() -> None:
     assert abs((other == splits).mean() - (0.85**2 + 0.1**2 + 0.05**2)) < 0.02
 
 
+def test_a_split_of_a_split_is_independent() -> None:
+    """With the order of the first split, no problem of the rest would be in the second one."""
+    train = KEYS.filter(assign_splits(KEYS, {"test": 0.3}, seed=0) == "train")
+    again = assign_splits(train, {"test": 0.3}, 0, n_earlier=1)
+    assert abs((again == "test").mean() - 0.3) < 0.02
+    assert (assign_splits(train, {"test": 0.3}, 0) == "train").all()
+
+
 def test_purposes_are_independent_and_numbers_never_change() -> None:
     sample = mix_keys(KEYS, 0, "sample")
     split = mix_keys(KEYS, 0, "split")
@@ -37,8 +46,10 @@ SAMPLE_OF_RELEASE = [8936860768766185355, 11073943950287670085]
 
 
 def test_equal_questions_have_one_key() -> None:
-    keys = question_keys(pl.Series(["What is x²?", " what is\nX2 ?", "What is x3?"]))
+    questions = ["What is x²?", " what is\nX2 ?", "What is x3?"]
+    keys = question_keys(pl.Series(questions))
     assert keys[0] == keys[1] != keys[2]
+    assert [*map(question_key, questions)] == ["whatisx2?", "whatisx2?", "whatisx3?"]
 
 
 def test_a_pass_rate_counts_graded_solutions_only() -> None:

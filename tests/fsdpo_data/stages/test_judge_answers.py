@@ -19,6 +19,7 @@ from helpers import (
     continuation_settings,
     derive,
     fixed_sampler,
+    label_with_rollouts,
     problem_set,
     sample_settings,
     small_build,
@@ -208,6 +209,16 @@ def test_grading_without_a_judge_takes_the_decisions_back(built: Path, tmp_path:
     assert solutions(tmp_path / "again").equals(solutions(built))
 
 
+def test_the_grader_alone_grades_continuations_after_a_judge(
+    built: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    label_with_rollouts(built, tmp_path / "plain")
+    assert "the grader alone" not in caplog.text
+    grade(built, tmp_path / "judged", FakeJudge())
+    label_with_rollouts(tmp_path / "judged", tmp_path / "labelled")
+    assert "the judge reads decided outcomes of the solutions, but the grader alone" in caplog.text
+
+
 def test_equal_prompts_have_one_reply(tmp_path: Path) -> None:
     source = problem_set(1)
     small_build(
@@ -242,8 +253,10 @@ def test_a_judge_that_dies_resumes_to_the_same_bytes(
     dying = FakeJudge(dies_after=calls)
     with pytest.raises(UnavailableError):
         grade(built, tmp_path / "out", dying)
-    with pytest.raises(RunMismatchError, match="`resume=True`"):
-        grade(built, tmp_path / "out", FakeJudge())
+    assert (tmp_path / "out").exists() is (calls > 0)  # without a reply, nothing has started
+    if calls:
+        with pytest.raises(RunMismatchError, match="`resume=True`"):
+            grade(built, tmp_path / "out", FakeJudge())
     second = FakeJudge()
     grade(built, tmp_path / "out", second, resume=True)
     assert len(dying.prompts) + len(second.prompts) == 12

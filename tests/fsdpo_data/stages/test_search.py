@@ -260,7 +260,7 @@ def test_a_search_by_a_reward_model_of_another_template_is_a_warning(
     prm: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], trained: str
 ) -> None:
     other_prm = shutil.copytree(prm, tmp_path / "prm")
-    write_trained_template(other_prm, trained)
+    write_trained_template(other_prm, get_template(trained).ref)
     code, _, err = run(capsys, *search_line(other_prm), "--out", str(tmp_path / "run"))
     assert code == 0, err
     message = "prompts of the template alpaca@1, and the solutions have prompts of problem@1"

@@ -275,6 +275,10 @@ def test_a_split_has_no_problem_on_both_sides(tmp_path: Path) -> None:
             "validation": len(ids[1]),
             "test": len(ids[2]),
         }
+    # A split of a split has its own order.
+    again = new.select(out=tmp_path / "again", split=["validation=0.2"])
+    assert 0 < fd.open_dataset(tmp_path / "again-validation").manifest.rows.problems < len(ids[0])
+    assert again.manifest.rows.problems > len(ids[0]) / 2
     # One split alone is the same dataset.
     validation = dataset.select(
         out=tmp_path / "one", split=["validation=0.2", "test=0.1"], part="validation"

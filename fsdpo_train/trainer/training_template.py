@@ -1,0 +1,86 @@
+"""The prompt template of a training, which is written next to the trained weights."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from fsdpo_data.core.errors import InputError
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
+from fsdpo_data.models.prompts import (
+    TEMPLATES,
+    ChatFormat,
+    Template,
+    TemplateRef,
+    add_chat_format,
+    find_template,
+)
+from fsdpo_data.models.trained_template import (
+    has_template,
+    recognise_template,
+    write_trained_template,
+)
+from fsdpo_train.config import TrainConfig
+from fsdpo_train.trainer.row_source import RowSource, TrainingData
+
+
+def stated_template(config: TrainConfig) -> Template | None:
+    """Return the template that the options name, without the chat format of a tokenizer.
+
+    Raises:
+        InputError: if there is no such template.
+    """
+    name: str | None = getattr(config, "template", None)
+    return None if name is None else find_template(name)
+
+
+def check_stated_template(config: TrainConfig, data: TrainingData, tokenizer: Any) -> None:
+    """Check that the prompts of the training have the template that the options name.
+
+    Raises:
+        InputError: if a prompt has another text around its question.
+    """
+    template = stated_template(config)
+    if template is None:
+        return
+    if template.needs_chat:
+        template = replace(template, chat=ChatFormat(tokenizer))
+    for prompt in _distinct_prompts(data.sources):
+        if not has_template([prompt], template):
+            raise InputError(
+                f"the prompts do not have this template, so the model would be sampled with other "
+                f"prompts. One starts with {prompt[:60]!r}. Give the template of the prompts.",
+                field="template",
+                value=getattr(config, "template", None),
+            )
+
+
+def write_template(config: TrainConfig, data: TrainingData) -> None:
+    """Write the prompt template of the training, so that the model is sampled with the same one.
+
+    The options or the datasets name it, and the prompts of files show it. It is unknown if the
+    sources have several.
+    """
+    write_trained_template(config.out, _training_template(config, data))
+
+
+def _training_template(config: TrainConfig, data: TrainingData) -> TemplateRef | None:
+    """Return the one template of all prompts; None if it is unknown."""
+    stated = stated_template(config)
+    if stated is not None:
+        return add_chat_format(stated, str(config.out)).ref
+    refs: list[TemplateRef | None] = [
+        manifest.get(SAMPLE_STAGE, SampleRecord).options.template for manifest in data.manifests
+    ]
+    files = [source for source in data.sources if source.manifest is None]
+    if files:
+        refs.append(recognise_template(_distinct_prompts(files), str(config.out)))
+    first_ref = refs[0]
+    if first_ref is None or {ref and ref.digest for ref in refs} != {first_ref.digest}:
+        return None
+    return first_ref if first_ref.text is not None or first_ref.name in TEMPLATES else None
+
+
+def _distinct_prompts(sources: Sequence[RowSource]) -> list[str]:
+    """Return the prompts of all rows; a file may have prompts of several templates."""
+    prompts = (row.get("prompt") for source in sources for _, row in source.rows())
+    return list(dict.fromkeys(prompt for prompt in prompts if isinstance(prompt, str)))
