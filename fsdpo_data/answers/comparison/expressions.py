@@ -427,7 +427,7 @@ def _log_two(ratio: MpNumber) -> int | None:
     mp = mpmath_context()
     if mp.im(ratio) != 0 or mp.re(ratio) <= 0:
         return None
-    exponent = int(mp.nint(mp.log(ratio, 2)))
+    exponent = int(mp.nint(mp.log(mp.re(ratio), 2)))
     is_power = abs(ratio - mp.mpf(2) ** exponent) < ten_to_minus(_RATIO_DIGITS) * abs(ratio)
     return exponent if is_power and abs(exponent) <= MAX_PARAMETER_POWER else None
 

@@ -257,10 +257,12 @@ class Evaluator:
     def _operand_value(self, node: Call, variable_value: MpNumber) -> MpNumber:
         """Return the value of an operator's operand for one value of the bound variable."""
         name = node.args[0].name  # type: ignore[union-attr]
-        self._bound_values[name] = variable_value
-        value = self.value(node.args[-1])
-        del self._bound_values[name]
-        return value
+        outer_values = self._bound_values
+        self._bound_values = outer_values | {name: variable_value}
+        try:
+            return self.value(node.args[-1])
+        finally:
+            self._bound_values = outer_values
 
     def _mpmath_value(self, name: str, args: list[MpNumber]) -> MpNumber:
         """Return the value of an mpmath function of one argument."""

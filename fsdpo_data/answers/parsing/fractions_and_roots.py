@@ -14,6 +14,9 @@ from fsdpo_data.answers.tree import Node
 _DERIVATIVE_NUMERATOR = re.compile(r"(?:d|partial)(?:\^\{?(\d)\}?)?([A-Za-z].*)")
 _DERIVATIVE_DENOMINATOR = re.compile(r"(?:d|partial)([A-Za-z]+)(?:\^\{?\d\}?)?")
 
+#: Variables by which a prime differentiates; a derivative by another variable names it.
+_PRIME_VARIABLES = ("x", "t")
+
 
 @operand("cmd", "frac")
 def parse_fraction(cursor: TokenCursor) -> Node:
@@ -39,7 +42,8 @@ def _parse_derivative(cursor: TokenCursor) -> Node | None:
     if denominator is None:
         return None
     primes = "'" * int(numerator[1] or 1)
-    variable = denominator[1] if "partial" in denominator[0] else ""
+    is_named = "partial" in denominator[0] or denominator[1] not in _PRIME_VARIABLES
+    variable = denominator[1] if is_named else ""
     return tree.Sym(numerator[2] + primes + variable)
 
 

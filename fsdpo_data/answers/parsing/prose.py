@@ -15,7 +15,7 @@ _PATTERNS = compile_patterns(_TABLE["patterns"])
 _WRAPPER = _PATTERNS["wrapper"]
 _BRACES = str.maketrans("{}$", "   ")
 _WRAPPER_OR_BRACE = re.compile(rf"(?P<wrapper>{_WRAPPER.pattern})(?P<opened>\s*\{{)?|\\?[{{}}]")
-_SPACING = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
+_SPACING = re.compile(r"(?<!\\)\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
 _PLAIN = re.compile(r"\\?[A-Za-z]+|\d+(?:\.\d+)?|[^\sA-Za-z\d]")
 _IGNORED = frozenset("'\"().,;:{}$!?*`[]")
 _FILLERS = word_set("the a an is are was were it they their its both there on due will be")
@@ -295,7 +295,7 @@ def chosen_letter(text: str) -> str:
     # A small letter alone is a variable or an article, not a choice.
     if letter.islower() and not is_marked and match.start("letter") == 0:
         return ""
-    if _PATTERNS["denied_choice"].search(text_after):
+    if _PATTERNS["denied_choice"].search(text_after) or _PATTERNS["next_label"].search(text_after):
         return ""
     return letter.upper()
 

@@ -20,6 +20,7 @@ from fsdpo_data.answers.lexicon.units import (
 from fsdpo_data.answers.lexicon.vocabulary import KEYWORDS, NON_NOUNS
 from fsdpo_data.answers.lexicon.words import find_denominator, is_number_word
 from fsdpo_data.answers.parsing.cursor import TokenCursor
+from fsdpo_data.answers.parsing.lex import UnparsableAnswerError
 from fsdpo_data.answers.parsing.lookahead import (
     is_bracketed_unit_next,
     is_condition_next,
@@ -241,6 +242,8 @@ def _parse_modulus(cursor: TokenCursor) -> tree.Unit | None:
         if has_bracket:
             cursor.expect(")")
         if isinstance(modulus, tree.Num):
+            if modulus.value <= 0:
+                raise UnparsableAnswerError("the modulus is not positive")
             label = f"mod {modulus.value}"
             return tree.Unit(label, ((label, 1),))
     cursor.position = start
