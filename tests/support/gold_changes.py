@@ -77,7 +77,9 @@ def _signs(gold: str) -> Iterator[str]:
         if not (gold[: match.start()][-1:].isalpha() and gold[match.end() :][:1].isalpha())
     ]
     for match in places[:MAX_PLACES]:
-        is_leading = not gold[: match.start()].strip() or gold[: match.start()].rstrip()[-1] in "({[,=^"
+        is_leading = (
+            not gold[: match.start()].strip() or gold[: match.start()].rstrip()[-1] in "({[,=^"
+        )
         new = "-" if match.group() == "+" else "" if is_leading else "+"
         yield _replace(gold, match.span(), new)
     if gold[:1].isdigit() or gold.startswith("\\frac"):
@@ -86,7 +88,9 @@ def _signs(gold: str) -> Iterator[str]:
 
 def _name_places(gold: str) -> list[re.Match[str]]:
     layout = [match.span() for match in _LAYOUT.finditer(gold)]
-    layout += [m.span() for m in re.finditer(r"\\(?:text|mbox|mathrm|operatorname)\s*\{[^{}]*\}", gold)]
+    layout += [
+        m.span() for m in re.finditer(r"\\(?:text|mbox|mathrm|operatorname)\s*\{[^{}]*\}", gold)
+    ]
     return [
         match
         for match in _NAME.finditer(gold)
@@ -99,7 +103,11 @@ def _name_places(gold: str) -> list[re.Match[str]]:
 def _names(gold: str) -> Iterator[str]:
     """Replace one letter at one place by another letter that the gold does not have."""
     places = _name_places(gold)
-    new = next(letter for letter in "wqvhbujmsdgkpryz" if letter not in gold or letter == "z") if places else ""
+    new = (
+        next(letter for letter in "wqvhbujmsdgkpryz" if letter not in gold or letter == "z")
+        if places
+        else ""
+    )
     if len({match.group() for match in places}) > 1 or len(places) > 1:
         for match in places[:MAX_PLACES]:
             yield _replace(gold, match.span(), new)
@@ -120,9 +128,7 @@ def _swap(gold: str, places: list[re.Match[str]]) -> Iterator[str]:
 
 def _swapped_numbers(gold: str) -> Iterator[str]:
     fixed = [match.span() for match in _CONSTANT_INDEX.finditer(gold)]
-    yield from _swap(
-        gold, [m for m in _NUMBER.finditer(gold) if not _is_inside(m.start(), fixed)]
-    )
+    yield from _swap(gold, [m for m in _NUMBER.finditer(gold) if not _is_inside(m.start(), fixed)])
 
 
 def _swapped_names(gold: str) -> Iterator[str]:
@@ -134,8 +140,7 @@ def _dropped_parts(gold: str) -> Iterator[str]:
     separators = [
         match
         for match in _SEPARATOR.finditer(gold)
-        if not _depth(gold[: match.start()])
-        and not re.match(r"\d{3}(?!\d)", gold[match.end() :])
+        if not _depth(gold[: match.start()]) and not re.match(r"\d{3}(?!\d)", gold[match.end() :])
     ]
     ends = [(0, 0), *(match.span() for match in separators), (len(gold), len(gold))]
     if len(ends) < 3:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from fsdpo_data.answers import VerdictStatus, tree
 from fsdpo_data.answers.comparison.relations import assignments_by_name, rename_symbols
-from fsdpo_data.answers.comparison.symbols import free_symbols
+from fsdpo_data.answers.comparison.symbols import free_symbols, indexed_names
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.lexicon.units import PERCENT, is_currency
 from fsdpo_data.answers.lexicon.vocabulary import has_foreign_script
@@ -96,6 +96,8 @@ def decide_by_readings(
         return Decision("undecided", "guarded", f"“{guarded.dropped.strip()}”")
     if _is_bound(gold, answer, comparer) or _is_bound(answer, gold, comparer):
         return Decision("undecided", "guarded", f"“{answer.plain}”")
+    if _differ_in_repetitions(gold.value, answer.value, comparer):
+        return Decision("undecided", "order", "the repetitions of a value")
     if renamed := _find_renamed(gold, answer, comparer):
         if renamed <= gold.quantified[1] | answer.quantified[1]:
             return Decision("correct", "renamed")
@@ -109,6 +111,16 @@ def decide_by_readings(
         return Decision("incorrect", rule)
     unread = _unread_side(gold, answer)
     return Decision("undecided", "unread", unread) if unread else Decision("incorrect", rule)
+
+
+def _differ_in_repetitions(gold: Value, answer: Value, comparer: AnswerComparer) -> bool:
+    """Whether the gold is a list that repeats a value, as a double root, and the answer is not."""
+    if not (isinstance(gold, tree.ValueList) and isinstance(answer, tree.ValueList)):
+        return False
+    if gold.brackets or answer.brackets or len(gold.items) <= len(answer.items):
+        return False
+    gold_set = tree.ValueList("{}", gold.items)
+    return comparer.is_equal(gold_set, tree.ValueList("{}", answer.items))
 
 
 def _unclear_names(gold: Value, answer: Value) -> str:
@@ -153,7 +165,7 @@ def _names(value: Value) -> frozenset[str]:
             return _names(value.left)
         case tree.ValueList():
             return frozenset().union(*map(_names, value.items))
-    return free_symbols(value)
+    return free_symbols(value) | indexed_names(value)
 
 
 def _unknown_words(value: Value) -> tuple[str, ...]:

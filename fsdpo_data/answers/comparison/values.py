@@ -18,8 +18,10 @@ from fsdpo_data.answers.comparison.lists import (
     brackets_agree,
     column_as_row,
     expand_plus_minus,
+    have_same_roots,
     independent_signs,
     matrix_rows,
+    named_items,
 )
 from fsdpo_data.answers.comparison.notations import are_equal_times
 from fsdpo_data.answers.comparison.parametric_points import are_equal_point_sets
@@ -44,8 +46,6 @@ MAX_ITEM_PAIRS = MAX_ITEMS * MAX_ITEMS // 4
 _DOTS = tree.Sym("ldots")  #: The last item of a sequence that goes on.
 _MIN_TERMS = 3  #: Fewest terms of a sequence that determine it.
 _ORDERED_BRACKETS = ("()", "[]", "(]", "[)")
-#: Names of the roots of an equation. Numbered roots have no order.
-_ROOT_NAMES = frozenset(("x", "t", "z", "r", "lambda"))
 
 
 class AnswerComparer:
@@ -98,6 +98,7 @@ class AnswerComparer:
         answer = relations.insert_definitions(relations.without_domain_condition(answer))
         answer = relations.rename_argument(relations.expand_equalities(answer, gold), gold)
         gold, answer = map(relations.assigned_points, (gold, answer))
+        gold, answer = relations.sort_coordinates(gold, answer)
         if isinstance(gold, tree.Relation) or isinstance(answer, tree.Relation):
             gold, answer = map(relations.equation_of_points, (gold, answer))
         if is_statement(gold) or is_statement(answer):
@@ -179,6 +180,9 @@ class AnswerComparer:
             )
         if gold.brackets in _ORDERED_BRACKETS or answer.brackets in _ORDERED_BRACKETS:
             return self._compare_tuples(gold, answer)
+        if _DOTS in gold.items or _DOTS in answer.items:
+            terms = self._inside(Container.ORDERED)
+            return terms._compare_in_order(gold.items, answer.items)
         return self._compare_lists(gold, answer) or are_equal_periodic_sets(
             gold, answer, self.budget
         )
@@ -187,27 +191,33 @@ class AnswerComparer:
         """Compare a tuple or an interval with another list."""
         if not brackets_agree(gold.brackets, answer.brackets, len(gold.items)):
             return False
+        gold_assignments = relations.assignments_by_name(gold)
         assignments = relations.assignments_by_name(answer)
+        if gold_assignments and assignments:
+            return self._compare_by_name(gold_assignments, assignments)
         # "y = 2, x = 1" is an answer for (1, 2).
         values = tuple(assignments[name] for name in sorted(assignments))
         items = self._inside(Container.ORDERED)
         return items._compare_in_order(gold.items, values or answer.items)
+
+    def _compare_by_name(self, gold: dict[str, Value], answer: dict[str, Value]) -> bool:
+        """Whether two sides give equal values to the same names."""
+        return gold.keys() == answer.keys() and all(
+            self.is_equal(value, answer[name]) for name, value in gold.items()
+        )
 
     def _compare_lists(self, gold: tree.ValueList, answer: tree.ValueList) -> bool:
         """Compare two lists by name if their items are assignments, else in any order."""
         gold_assignments = relations.assignments_by_name(gold)
         answer_assignments = relations.assignments_by_name(answer)
         if gold_assignments and gold_assignments.keys() == answer_assignments.keys():
-            return all(
-                self.is_equal(value, answer_assignments[name])
-                for name, value in gold_assignments.items()
-            )
+            return self._compare_by_name(gold_assignments, answer_assignments)
         assignments = gold_assignments
         if not assignments and gold.brackets == "":
             assignments = answer_assignments
         # Numbered roots, such as x_1 and x_2, have no order. This also covers plain lists.
-        if all(map(_is_numbered_root, assignments)):
-            return self._compare_unordered(assigned_items(gold), assigned_items(answer))
+        if all(map(relations.is_numbered_root, assignments)):
+            return self._compare_unordered_lists(gold, answer)
         if not gold_assignments:
             # The gold lists bare values, in the order of the assignments or of their names.
             orders = (assignments.values(), (assignments[name] for name in sorted(assignments)))
@@ -215,6 +225,28 @@ class AnswerComparer:
         if any(isinstance(item, tree.Relation) for item in answer.items):
             return False
         return self._compare_in_order(tuple(gold_assignments.values()), answer.items)
+
+    def _compare_unordered_lists(self, gold: tree.ValueList, answer: tree.ValueList) -> bool:
+        """Compare the items of two lists in any order, with the names that both sides give."""
+        gold_items = named_items(gold)
+        answer_items = named_items(answer)
+        if not have_same_roots(gold_items, answer_items):
+            return False
+        # A gold without braces does not repeat a value without a reason.
+        is_short = gold.brackets == "" and len(answer_items) < len(gold_items)
+        return not is_short and self._compare_unordered(gold_items, answer_items)
+
+    def _is_equal_item(self, gold: Value, answer: Value) -> bool:
+        """Compare two items of unordered lists; names count if both items have one."""
+        members = self._inside(Container.UNORDERED)
+        equations = [isinstance(item, tree.Relation) for item in (gold, answer)]
+        names = [relations.name_of(item) for item in (gold, answer)]
+        if all(names):
+            gold_value, answer_value = (relations.value_of(item) for item in (gold, answer))
+            return relations.are_same_names(*names) and members.is_equal(gold_value, answer_value)
+        if all(equations) or not any(equations):
+            return members.is_equal(gold, answer)
+        return members.is_equal(relations.value_of(gold), relations.value_of(answer))
 
     def _compare_list_with_value(self, gold: Value, answer: Value) -> bool:
         """Compare a list with a single value.
@@ -246,7 +278,7 @@ class AnswerComparer:
             return not gold and not answer
         if len(gold) * len(answer) > MAX_ITEM_PAIRS:
             return set(gold) == set(answer)
-        is_equal = self._inside(Container.UNORDERED).is_equal
+        is_equal = self._is_equal_item
         if not have_same_members(gold, answer, is_equal):
             return False
         both_repeat = len(set(gold)) < len(gold) and len(set(answer)) < len(answer)
@@ -336,6 +368,8 @@ class AnswerComparer:
             return True
         if relations.is_constant_assignment(gold) and relations.is_constant_assignment(answer):
             return False
+        if relations.states_result(gold) and relations.states_result(answer):
+            return sides.is_equal(gold.parts[-1], answer.parts[-1])
         differences = relations.side_differences(*map(relations.square_out, (gold, answer)))
         if differences is None:
             return False
@@ -370,12 +404,6 @@ class AnswerComparer:
         if gold.ops == answer.ops:
             return sign == 1 or (sign != 0 and gold.ops[0] == "!=")
         return sign == -1 and SWAPPED_OPS.get(gold.ops[0]) == answer.ops[0]
-
-
-def _is_numbered_root(name: str) -> bool:
-    """Whether a name denotes one of several roots, such as ``x_1``."""
-    root, _, number = name.partition("_")
-    return root in _ROOT_NAMES and number.isdigit()
 
 
 def _have_same_multiplicities(

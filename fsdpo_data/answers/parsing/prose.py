@@ -300,6 +300,38 @@ def chosen_letter(text: str) -> str:
     return letter.upper()
 
 
+#: A word of letters that the grammar reads as their product: "ABC", "tan".
+_WORD_OF_LETTERS = re.compile(r"[A-Z]{3,}|[a-z]*[aeiou][a-z]*|[IVXLCDM]{2,}")
+
+
+def are_anagrams(gold: str, answer: str) -> bool:
+    """Whether two words have the same letters in another order: "ABC" and "CBA".
+
+    As products of letters they are equal, as words or as names of points they may differ.
+    """
+    if gold == answer or sorted(gold) != sorted(answer) or len(gold) < 2:
+        return False
+    return all(_WORD_OF_LETTERS.fullmatch(text) for text in (gold, answer))
+
+
+def are_roman_numerals(gold: str, answer: str) -> bool:
+    """Whether two texts can only be Roman numerals, such as "XIV"."""
+    return all(_PATTERNS["roman"].fullmatch(text) for text in (gold, answer))
+
+
+#: Words in front of a value that do not say which value it is.
+_LABEL_WORD = re.compile(r"[a-z0-9]+")
+_NAMELESS_WORDS = word_set(_TABLE["nameless"])
+
+
+def name_different_values(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
+    """Whether two labels name different values: "the radius", "the diameter"."""
+    gold_words, answer_words = (
+        set(_LABEL_WORD.findall(" ".join(label))) - _NAMELESS_WORDS for label in (gold, answer)
+    )
+    return not (gold_words <= answer_words or answer_words <= gold_words)
+
+
 def _letter_set(text: str) -> frozenset[str]:
     """Return the letters of a list of choices; the empty set for "I, II, IV"."""
     letters = [c for c in text.replace("and", "") if c.isupper()]

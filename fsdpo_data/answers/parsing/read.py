@@ -269,6 +269,8 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
         cleaned = _replace_union(cleaned)
     if cleaned.endswith(")"):
         cleaned = _PATTERNS["restriction"].sub(r" , \1", cleaned)
+    if _PATTERNS["second_part"].search(cleaned) and (parts := _read_parts(cleaned)):
+        return parts
     excluded = reals_except(cleaned)
     value = _parse(cleaned, letter_units) if excluded is None else _read_reals_except(excluded)
     if value is None:
@@ -447,8 +449,6 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
     if clock := _PATTERNS["hours_and_minutes"].fullmatch(plain_text(cleaned)):
         time = read_date_or_time(f"{clock[1]}:{clock[2]:0>2}")
         return (value,) if time is None else (value, time)
-    if _PATTERNS["second_part"].search(cleaned) and (parts := _read_parts(cleaned)):
-        return (value, parts)
     if matrix := _nested_rows(value):
         return (value, matrix)  # as Mathematica writes it
     natural = value if "\\log" in cleaned else with_natural_logarithms(value)
@@ -459,7 +459,7 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
         numbers = (Num(Fraction(int(part))) for part in re.findall(r"\d+", cleaned))
         return (value, ValueList("", tuple(numbers)))
     if isinstance(value, ValueList) and value.brackets == "":
-        total = combine_quantities(value.items)
+        total = None if " or " in cleaned else combine_quantities(value.items)
         return (value,) if total is None else (value, total)
     if ";" in cleaned and cleaned.startswith("[") and (matrix := _read_rows(cleaned)):
         return (value, matrix)
