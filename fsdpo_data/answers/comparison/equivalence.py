@@ -51,6 +51,27 @@ def compare_answers(
     """
     gold_answer = read_answer(gold) if isinstance(gold, str) else gold
     response_answer = read_answer(answer) if isinstance(answer, str) else answer
+    try:
+        return _compare_read(gold_answer, response_answer, tolerance, is_marked=is_marked)
+    except Exception as error:  # a text that no rule foresees is not a wrong answer
+        return failed_verdict(error, response_answer.text)
+
+
+def failed_verdict(error: Exception, answer: str | None = None) -> Verdict:
+    """Return the verdict on a text for which a rule raised an exception."""
+    return Verdict(
+        status="undecided", answer=answer, rule="error", unread=f"the grader: {error!r}"[:200]
+    )
+
+
+def _compare_read(
+    gold_answer: ParsedAnswer,
+    response_answer: ParsedAnswer,
+    tolerance: float | None,
+    *,
+    is_marked: bool,
+) -> Verdict:
+    """Compare two answers by text, as plain numbers, and as parsed values."""
     if not gold_answer.text.strip():
         return Verdict("gold_unparsed", response_answer.text, "empty-gold")
     if not response_answer.text.strip():
@@ -219,8 +240,9 @@ def _are_equal_with_letter_units(
 
 
 def _assigned_value(value: Value) -> Value:
-    """Return the last side of a relation; other values are unchanged."""
-    return value.parts[-1] if isinstance(value, Relation) else value
+    """Return the last side of an equation; other values are unchanged."""
+    is_equation = isinstance(value, Relation) and set(value.ops) <= {"=", "~"}
+    return value.parts[-1] if isinstance(value, Relation) and is_equation else value
 
 
 def _has_unit(value: Value) -> bool:

@@ -224,6 +224,13 @@ def name_of(value: Value) -> Value | None:
     return first if is_name else None
 
 
+def is_open_equation(value: Value) -> bool:
+    """Whether a value is an equation between letters, and not the value of a name."""
+    return (
+        isinstance(value, Relation) and name_of(value) is None and any(map(_letters, value.parts))
+    )
+
+
 def value_of(value: Value) -> Value:
     """Return the value that an item of a list gives: the last side of an equation."""
     values = assigned_values(value)

@@ -244,7 +244,8 @@ class AnswerComparer:
         if all(names):
             gold_value, answer_value = (relations.value_of(item) for item in (gold, answer))
             return relations.are_same_names(*names) and members.is_equal(gold_value, answer_value)
-        if all(equations) or not any(equations):
+        # "a + b = 5" in a gold is an equation, and in an answer it may be the way to 5.
+        if all(equations) or not any(equations) or relations.is_open_equation(gold):
             return members.is_equal(gold, answer)
         return members.is_equal(relations.value_of(gold), relations.value_of(answer))
 
@@ -369,7 +370,7 @@ class AnswerComparer:
         if relations.is_constant_assignment(gold) and relations.is_constant_assignment(answer):
             return False
         if relations.states_result(gold) and relations.states_result(answer):
-            return sides.is_equal(gold.parts[-1], answer.parts[-1])
+            return sides._compare_results(gold, answer)
         differences = relations.side_differences(*map(relations.square_out, (gold, answer)))
         if differences is None:
             return False
@@ -391,6 +392,14 @@ class AnswerComparer:
             return False
         left, right = differences
         return constant_ratio_sign(left, right, self.budget) != 0
+
+    def _compare_results(self, gold: tree.Relation, answer: tree.Relation) -> bool:
+        """Compare two calculations by their results; both must be true."""
+        if not self.is_equal(gold.parts[-1], answer.parts[-1]):
+            return False
+        if relations.states_antiderivative(gold):
+            return True
+        return all(self.is_equal(side.parts[0], side.parts[-1]) for side in (gold, answer))
 
     def _compare_inequalities(self, gold: tree.Relation, answer: tree.Relation) -> bool:
         """Whether the chains are equal, or the ratio of the differences has the right sign."""

@@ -165,7 +165,8 @@ class ParsedAnswer:
     @cached_property
     def labelled_parts(self) -> dict[str, Value]:
         """The values of "width 5, length 10" by label; empty for other texts."""
-        if not isinstance(self.value, Words) or len(self.cleaned) > MAX_TEXT_CHARS:
+        is_labelled = isinstance(self.value, Words) or are_labelled_numbers(self.value)
+        if not is_labelled or len(self.cleaned) > MAX_TEXT_CHARS:
             return {}
         values = {label: read(part) for label, part in split_labelled_parts(self.unwrapped).items()}
         return {} if any(isinstance(value, Words) for value in values.values()) else values
@@ -432,6 +433,14 @@ def unread_words(value: Value) -> str:
         case ValueList():
             return " ".join(map(unread_words, value.items)).strip()
     return ""
+
+
+def are_labelled_numbers(value: Value) -> bool:
+    """Whether a list such as "A: 4, B: 14" was read as ratios of a letter and a number."""
+    return isinstance(value, ValueList) and all(
+        isinstance(item, Ratio) and isinstance(item.parts[0], Sym) and len(item.parts) == 2
+        for item in value.items
+    )
 
 
 def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
