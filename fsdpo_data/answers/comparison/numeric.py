@@ -14,6 +14,7 @@ from fsdpo_data.answers.budget import (
     NumberTooLargeError,
     TooManyTermsError,
 )
+from fsdpo_data.answers.comparison.exact_values import integer_value
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
 from fsdpo_data.answers.comparison.mpmath_functions import (
     DIGITS,
@@ -178,6 +179,8 @@ class Evaluator:
             operator_value = self._operator_value(node)
             if operator_value is not None:
                 return operator_value
+        if node.name == "mod" and (remainder := integer_value(node)) is not None:
+            return self.mp.mpf(remainder)
         args = [self.value(arg) for arg in node.args]
         if node.name in _FUNCTIONS:
             return _FUNCTIONS[node.name](self, *args)

@@ -10,6 +10,7 @@ from fractions import Fraction
 from fsdpo_data.answers.comparison.exact_values import linear_coefficients, rational_value
 from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.tree import (
+    Call,
     Node,
     Num,
     Relation,
@@ -57,7 +58,10 @@ def are_equal_point_sets(gold: Value, answer: Value) -> bool:
         return False
     if not all(name.partition("_")[0] in _PARAMETERS for name in (*gold_names, *answer_names)):
         return False
-    if are_tuples and gold_names == answer_names and not _has_assignments(gold, answer):
+    has_common_name = not set(gold_names).isdisjoint(answer_names)
+    if are_tuples and has_common_name and not _has_assignments(gold, answer):
+        return False
+    if _are_functions(gold, answer):
         return False
     gold_rows = _affine_rows(gold_points, gold_names)
     answer_rows = _affine_rows(answer_points, answer_names)
@@ -68,9 +72,15 @@ def are_equal_point_sets(gold: Value, answer: Value) -> bool:
     difference = [left - right for left, right in zip(gold_start, answer_start, strict=True)]
     rank = _rank(gold_directions)
     return (
-        rank == len(gold_names) == _rank(answer_directions)
+        rank < len(gold_points)  # all points of the space are no answer
+        and rank == len(gold_names) == _rank(answer_directions)
         and _rank([*gold_directions, *answer_directions, difference]) == rank
     )
+
+
+def _are_functions(*sides: Value) -> bool:
+    """Whether both sides define a function: at each time, ``r(t)`` is one point."""
+    return all(isinstance(side, Relation) and isinstance(side.parts[0], Call) for side in sides)
 
 
 def _has_assignments(*sides: Value) -> bool:
@@ -113,7 +123,8 @@ def _assigned_coordinates(value: ValueList) -> _Coordinates | None:
     letters = frozenset().union(*map(free_symbols, coordinates.values()))
     if len(coordinates) < len(value.items) or letters & coordinates.keys():
         return None
-    coordinates |= {name: Sym(name) for name in letters & _COORDINATE_NAMES}
+    stems = _COORDINATE_NAMES | {name.partition("_")[0] for name in coordinates}
+    coordinates |= {name: Sym(name) for name in letters if name.partition("_")[0] in stems}
     return _in_order(coordinates)
 
 

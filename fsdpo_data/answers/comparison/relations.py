@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import TypeGuard
 
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
@@ -15,9 +16,11 @@ from fsdpo_data.answers.tree import (
     Call,
     Connective,
     Div,
+    Matrix,
     Mul,
     Node,
     Num,
+    Piecewise,
     Quantity,
     Ratio,
     Relation,
@@ -102,6 +105,13 @@ def chain_result(answer: Value, gold: Value) -> Sequence[Value] | None:
         *(part for part in chain[:-1] if isinstance(part, Num | ValueList | Connective)),
         chain[-1],
     )
+
+
+def is_rounded_calculation(value: Value) -> TypeGuard[Relation]:
+    """Whether a value is ``200/3 ~ 66.67``: a number, and its rounded decimal."""
+    if not isinstance(value, Relation) or not {"~"} <= set(value.ops) <= {"=", "~"}:
+        return False
+    return not any(map(_letters, value.parts))
 
 
 def states_antiderivative(value: Value) -> bool:
@@ -395,10 +405,30 @@ def rename_argument(value: Value, other: Value) -> Value:
         if side.items and isinstance(side.items[0], Relation)
     ]
     new_name, name = map(_argument_name, heads) if len(heads) == 2 else ("", "")
-    if not (new_name and name) or new_name == name:
+    if not (new_name and name) or new_name == name or new_name in all_names(value):
         return value
     items = tuple(rename_symbols(item, {name: new_name}) for item in value.items)
     return ValueList(value.brackets, items)
+
+
+def all_names(value: Value | None) -> frozenset[str]:
+    """Return the names of all symbols of a value, also of conditions and of sets."""
+    match value:
+        case None:
+            return frozenset()
+        case Relation() | Connective():
+            parts: Sequence[Value | None] = value.parts
+        case ValueList():
+            parts = value.items
+        case SetMembership():
+            parts = (value.left, value.right)
+        case Piecewise():
+            parts = [part for branch in value.branches for part in branch]
+        case Matrix():
+            parts = [entry for row in value.rows for entry in row]
+        case _:
+            return free_symbols(value)
+    return frozenset().union(*map(all_names, parts))
 
 
 def rename_symbols(value: Value, names: Mapping[str, str]) -> Value:
@@ -413,6 +443,23 @@ def rename_symbols(value: Value, names: Mapping[str, str]) -> Value:
         case SetMembership():
             left = rename_symbols(value.left, names)
             return SetMembership(left, value.right, value.negated)
+        case Connective():
+            parts = tuple(rename_symbols(part, names) for part in value.parts)
+            return Connective(value.op, parts)
+        case Piecewise():
+            return Piecewise(
+                tuple(
+                    (rename_symbols(case, names), condition and rename_symbols(condition, names))
+                    for case, condition in value.branches
+                )
+            )
+        case Matrix():
+            return Matrix(
+                tuple(tuple(rename_symbols(entry, names) for entry in row) for row in value.rows)
+            )
+        case Quantity() if is_node(value.node):
+            node = rename_symbols(value.node, names)
+            return Quantity(node, value.unit) if is_node(node) else value
     symbols: dict[str, Node] = {name: Sym(new_name) for name, new_name in names.items()}
     return _rename_sequences(substitute(value, symbols), names) if is_node(value) else value
 
@@ -454,11 +501,10 @@ def definition_bodies(gold: Relation, answer: Relation) -> tuple[Value, Value] |
     body = answer.parts[1]
     gold_variable = _argument_name(left)
     answer_variable = _argument_name(right)
-    needs_renaming = gold_variable and answer_variable and gold_variable != answer_variable
-    if needs_renaming and is_node(body):
-        if gold_variable in free_symbols(body):
+    if gold_variable and answer_variable and gold_variable != answer_variable:
+        if gold_variable in all_names(body):
             return None  # in "f(w) = 2x", x is another name
-        body = substitute(body, {answer_variable: Sym(gold_variable)})
+        body = rename_symbols(body, {answer_variable: gold_variable})
     return gold.parts[1], body
 
 

@@ -159,6 +159,7 @@ class AnswerComparer:
             tolerance=self.tolerance,
             is_in_unordered_collection=self._container is Container.UNORDERED,
             is_complete_answer=self._container is Container.NONE,
+            is_part=self._container is Container.ORDERED,
             are_equal_values=self.is_equal,
         )
         return scalars.is_equal(gold, answer)
@@ -202,8 +203,9 @@ class AnswerComparer:
 
     def _compare_by_name(self, gold: dict[str, Value], answer: dict[str, Value]) -> bool:
         """Whether two sides give equal values to the same names."""
+        parts = self._as_parts()
         return gold.keys() == answer.keys() and all(
-            self.is_equal(value, answer[name]) for name, value in gold.items()
+            parts.is_equal(value, answer[name]) for name, value in gold.items()
         )
 
     def _compare_lists(self, gold: tree.ValueList, answer: tree.ValueList) -> bool:
@@ -216,7 +218,10 @@ class AnswerComparer:
         if not assignments and gold.brackets == "":
             assignments = answer_assignments
         # Numbered roots, such as x_1 and x_2, have no order. This also covers plain lists.
-        if all(map(relations.is_numbered_root, assignments)):
+        names_gold = any(map(relations.name_of, gold.items))
+        if all(map(relations.is_numbered_root, assignments)) or (
+            names_gold and not gold_assignments
+        ):
             return self._compare_unordered_lists(gold, answer)
         if not gold_assignments:
             # The gold lists bare values, in the order of the assignments or of their names.
@@ -315,6 +320,8 @@ class AnswerComparer:
                 return self.is_equal(gold.parts[-1], answer)
             if isinstance(gold, tree.Relation) and isinstance(gold.parts[-1], tree.Matrix):
                 return gold.ops == ("=",) and self._compare_matrices(gold.parts[-1], answer)
+            if relations.is_rounded_calculation(gold):
+                return any(self.is_equal(part, answer) for part in gold.parts)
             has_name = relations.has_named_left_side(gold)
             defines_value = has_name or isinstance(gold, tree.SetMembership)
             values = relations.assigned_values(gold) if defines_value else None
@@ -325,7 +332,8 @@ class AnswerComparer:
         values = relations.assigned_values(gold)
         if values is not None and self.is_equal(answer, values[-1]):
             return True
-        return are_equal_statements(gold, answer, self.is_equal)
+        parts = self._as_parts() if isinstance(gold, tree.ValueList) else self
+        return are_equal_statements(gold, answer, parts.is_equal)
 
     def _compare_with_chain(self, gold: Value, answer: Value) -> bool:
         """Compare a plain gold with an answer such as ``x = 2 · 3 = 6``."""
@@ -398,7 +406,7 @@ class AnswerComparer:
         if not self.is_equal(gold.parts[-1], answer.parts[-1]):
             return False
         if relations.states_antiderivative(gold):
-            return True
+            return self.is_equal(gold.parts[0], answer.parts[0])
         return all(self.is_equal(side.parts[0], side.parts[-1]) for side in (gold, answer))
 
     def _compare_inequalities(self, gold: tree.Relation, answer: tree.Relation) -> bool:

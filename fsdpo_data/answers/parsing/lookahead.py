@@ -24,6 +24,8 @@ _COMPARISON_SIGNS = frozenset(("<", ">", "le", "ge", "=", "ne", "in"))
 def is_factor_next(cursor: TokenCursor) -> bool:
     """Whether the next token begins another factor of the product."""
     token = cursor.peek()
+    if token.space > 2 and token.kind in ("let", "word"):
+        return False  # a new statement
     if token.kind == "num":
         previous = cursor.tokens[cursor.position - 1]
         if previous.kind == "num":  # "2^6 3^5"
@@ -101,7 +103,7 @@ def is_letter_unit(cursor: TokenCursor, token: Token) -> bool:
         return token.upright or (cursor.letter_units and has_minus)  # "3s^2" is not a time
     if cursor.letter_units or token.upright or _is_in_compound(cursor, token):
         return True
-    if token.space == 2:
+    if token.space >= 2:
         return cursor.peek(1).kind == "eof" or (
             cursor.peek_sign(1) == "^" and cursor.position + 5 >= len(cursor.tokens)
         )

@@ -53,6 +53,8 @@ def _build_bound_operator(name: str, parts: list[Node], body: Node) -> Node:
             variable = factors[-1]
             body = tree.multiply(list(factors[:-2])) if len(factors) > 2 else parse_integer("1")
             parts = [variable, *parts]
+    if name == "int" and variable is None:
+        raise UnparsableAnswerError("the integral has no variable")
     if not isinstance(variable, tree.Sym) and variable != tree.Const("i"):
         return tree.Call(name, (*parts, body))
     if name == "int" and len(parts) == 1:

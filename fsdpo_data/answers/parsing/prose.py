@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.languages import words_with_meaning
+from fsdpo_data.answers.lexicon.units import are_opposites
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.lexicon.words import ORDINALS
 from fsdpo_data.answers.tables import compile_patterns, read_toml
@@ -97,7 +98,11 @@ _VALUES_BY_WORDS = {
 
 def phrase_value(words: tuple[str, ...]) -> Value | None:
     """Return the value of a fixed phrase such as "no solution" or "n is odd", else None."""
-    if words[:1] and words[0] in _SUBJECTS and words[1:] in _VALUES_BY_WORDS:
+    if (
+        words[:1]
+        and words[0] in _SUBJECTS
+        and (words[1:] in _VALUES_BY_WORDS or words[1:3] == ("has", "no"))
+    ):
         words = words[1:]
     text = " ".join(words)
     if _PATTERNS["none_exists"].fullmatch(text):
@@ -277,6 +282,51 @@ def normalize_words(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(normal_words)
 
 
+#: Groups of words that exclude each other: the meanings, by their words.
+_CLOSED_LISTS = [
+    {
+        normalize_words(plain_words(word.replace("_", " "))): meaning
+        for meaning, synonyms in enumerate(words.split())
+        for word in synonyms.split("=")
+    }
+    for words in _TABLE["closed_lists"]
+]
+
+
+def is_known_word(text: str) -> bool:
+    """Whether a closed list has a text, or a fixed phrase has a value."""
+    words = normalize_words(plain_words(text))
+    return any(words in group for group in _CLOSED_LISTS) or _closed_meaning(text) is not None
+
+
+def _closed_meaning(text: str) -> Value | frozenset[str] | str | None:
+    """Return the value of a fixed phrase, a yes or no, or the letters of choices; else None."""
+    if polar := _PATTERNS["polar"].match(text):
+        return tree.Words((polar[1].lower(),))
+    if (value := phrase_value(plain_words(text))) is not None:
+        return value
+    is_letters = _CAPITAL_LETTERS.fullmatch(text) is not None
+    return (_letter_set(text) or None) if is_letters else None
+
+
+def are_different_words(gold: str, answer: str) -> bool:
+    """Whether two texts exclude each other: words of one closed list, opposites, a denial.
+
+    Names such as "Brand A" and "Brand B" differ in their last letter.
+    """
+    gold_words, answer_words = (normalize_words(plain_words(text)) for text in (gold, answer))
+    meanings = [_closed_meaning(text) for text in (gold, answer)]
+    if None not in meanings and type(meanings[0]) is type(meanings[1]):
+        return meanings[0] != meanings[1]
+    if are_opposites(gold_words, answer_words):
+        return True
+    for group in _CLOSED_LISTS:
+        if gold_words in group and answer_words in group:
+            return group[gold_words] != group[answer_words]
+    are_names = is_name_with_suffix(gold) and is_name_with_suffix(answer)
+    return are_names and gold_words[:-1] == answer_words[:-1] and gold_words != answer_words
+
+
 MAX_COMPARED_CHARS = 400  #: Maximum number of characters of an answer that is compared as words.
 
 
@@ -329,7 +379,13 @@ def name_different_values(gold: tuple[str, ...], answer: tuple[str, ...]) -> boo
     gold_words, answer_words = (
         set(_LABEL_WORD.findall(" ".join(label))) - _NAMELESS_WORDS for label in (gold, answer)
     )
-    return not (gold_words <= answer_words or answer_words <= gold_words)
+    if gold_words != answer_words:
+        return not (gold_words <= answer_words or answer_words <= gold_words)
+    gold_letters, answer_letters = (
+        [word for word in _LABEL_WORD.findall(" ".join(label)) if len(word) == 1]
+        for label in (gold, answer)
+    )
+    return gold_letters != answer_letters  # "F(x, y)" is not "F(y, x)"
 
 
 def _letter_set(text: str) -> frozenset[str]:

@@ -11,6 +11,8 @@ from fsdpo_data.answers.parsing.nodes import as_node
 from fsdpo_data.answers.parsing.units import parse_degree_unit, parse_unit
 from fsdpo_data.answers.tree import Node, Value
 
+#: Words for the parts of a degree.
+_ARC_WORDS = (("minutes", "minute", "min"), ("seconds", "second", "sec"))
 _STATEMENT_NUMBER = frozenset("IVX")  #: Letters of the numbers of statements: "II and IV are true".
 
 
@@ -65,7 +67,7 @@ def parse_quantity(cursor: TokenCursor) -> Value:
     quantity = _make_quantity(node, unit or currency)
     if not isinstance(quantity, tree.Quantity) or not quantity.unit.dims:
         return quantity  # a plain number, or counted things
-    if quantity.unit is DEGREE and cursor.peek().kind == "num":
+    if quantity.unit.dims == DEGREE.dims and cursor.peek().kind == "num":
         return _parse_arc(cursor, quantity)
     return _parse_compound(cursor, quantity)
 
@@ -88,7 +90,7 @@ def _accept_percent_of(cursor: TokenCursor) -> bool:
 
 
 def _parse_arc(cursor: TokenCursor, degrees: tree.Quantity) -> tree.Quantity:
-    r"""Parse minutes and seconds after degrees: ``25^\circ 30' 36''``."""
+    r"""Parse minutes and seconds after degrees: ``25^\circ 30' 36''``, "25 degrees 30 minutes"."""
     terms: list[Node] = [degrees.node]
     for parts_per_degree in (60, 3600):
         start = cursor.position
@@ -96,6 +98,9 @@ def _parse_arc(cursor: TokenCursor, degrees: tree.Quantity) -> tree.Quantity:
         if number is None:
             break
         cursor.skip()
+        if cursor.accept_word(*_ARC_WORDS[len(terms) - 1]):
+            terms.append(tree.multiply([number, tree.Num(Fraction(1, parts_per_degree))]))
+            continue
         has_caret = bool(cursor.accept("^"))
         marks = (
             cursor.accept_degree_or_primes()

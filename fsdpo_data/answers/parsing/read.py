@@ -312,6 +312,9 @@ def _read_special(text: str) -> Value | None:
         date_or_time = read_date_or_time(" ".join(_drop_text_commands(text).split()))
         if date_or_time is not None:
             return date_or_time
+    if division := _PATTERNS["division"].fullmatch(plain):
+        parts = (Num(Fraction(int(division[name]))) for name in ("quotient", "remainder"))
+        return ValueList("()", tuple(parts))
     if "_" in text or "base" in text:
         number = _PATTERNS["number_in_base"].fullmatch(re.sub(r"[\s,]|\\\\", "", plain_text(text)))
         if number is not None:
