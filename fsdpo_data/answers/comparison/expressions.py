@@ -173,10 +173,11 @@ def _real_value(node: Node, budget: Budget) -> Fraction | None:
     if mp.im(constant.value) != 0:
         return None
     budget.spend(constant.cost)
-    mantissa, exponent = mp.re(constant.value).man_exp
+    real_part = mp.re(constant.value)
+    mantissa, exponent = real_part.man_exp  # the mantissa has no sign
     if abs(exponent) >= _MAX_BINARY_EXPONENT:
         return Fraction(0)
-    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+    return int(mp.sign(real_part)) * Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 
 class ConstantValue(NamedTuple):

@@ -404,7 +404,10 @@ def rename_argument(value: Value, other: Value) -> Value:
         for side in (other, value)
         if side.items and isinstance(side.items[0], Relation)
     ]
-    new_name, name = map(_argument_name, heads) if len(heads) == 2 else ("", "")
+    are_definitions = all(isinstance(head, Call) and is_function_name(head.name) for head in heads)
+    if len(heads) < 2 or not are_definitions:
+        return value
+    new_name, name = map(_argument_name, heads)
     if not (new_name and name) or new_name == name or new_name in all_names(value):
         return value
     items = tuple(rename_symbols(item, {name: new_name}) for item in value.items)

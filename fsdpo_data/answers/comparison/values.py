@@ -238,21 +238,26 @@ class AnswerComparer:
         if not have_same_roots(gold_items, answer_items):
             return False
         # A gold without braces does not repeat a value without a reason.
-        is_short = gold.brackets == "" and len(answer_items) < len(gold_items)
-        return not is_short and self._compare_unordered(gold_items, answer_items)
+        if gold.brackets == "" and len(answer_items) < len(gold_items):
+            return False
+        if not (_has_equation(gold_items) and _has_equation(answer_items)):
+            gold_items = tuple(map(self._result_of, gold_items))
+            answer_items = tuple(map(relations.value_of, answer_items))
+        return self._compare_unordered(gold_items, answer_items)
+
+    @staticmethod
+    def _result_of(item: Value) -> Value:
+        """Return the value of an item of a gold; "a + b = 5" is an equation, not the way to 5."""
+        return item if relations.is_open_equation(item) else relations.value_of(item)
 
     def _is_equal_item(self, gold: Value, answer: Value) -> bool:
         """Compare two items of unordered lists; names count if both items have one."""
         members = self._inside(Container.UNORDERED)
-        equations = [isinstance(item, tree.Relation) for item in (gold, answer)]
         names = [relations.name_of(item) for item in (gold, answer)]
-        if all(names):
-            gold_value, answer_value = (relations.value_of(item) for item in (gold, answer))
-            return relations.are_same_names(*names) and members.is_equal(gold_value, answer_value)
-        # "a + b = 5" in a gold is an equation, and in an answer it may be the way to 5.
-        if all(equations) or not any(equations) or relations.is_open_equation(gold):
+        if names[0] is None or names[1] is None:
             return members.is_equal(gold, answer)
-        return members.is_equal(relations.value_of(gold), relations.value_of(answer))
+        values = [relations.value_of(item) for item in (gold, answer)]
+        return relations.are_same_names(names[0], names[1]) and members.is_equal(*values)
 
     def _compare_list_with_value(self, gold: Value, answer: Value) -> bool:
         """Compare a list with a single value.
@@ -421,6 +426,10 @@ class AnswerComparer:
         if gold.ops == answer.ops:
             return sign == 1 or (sign != 0 and gold.ops[0] == "!=")
         return sign == -1 and SWAPPED_OPS.get(gold.ops[0]) == answer.ops[0]
+
+
+def _has_equation(items: tuple[Value, ...]) -> bool:
+    return any(isinstance(item, tree.Relation) for item in items)
 
 
 def _have_same_multiplicities(

@@ -271,6 +271,8 @@ def _take_noun_word(cursor: TokenCursor, words: list[str]) -> bool:
     if is_condition_next(cursor):
         return False
     token = cursor.peek()
+    if token.kind == "let" and cursor.peek_sign(1) == "=":
+        return False  # "8 rad/s y = 5"
     is_hyphenated = cursor.peek_sign(1) == "-" and cursor.peek(2).kind == "word"
     if token.kind == "word" or (token.kind == "let" and (words or is_hyphenated)):
         # An infinitive belongs to the noun: "ways to win".

@@ -38,6 +38,16 @@ KINDS: dict[str, list[tuple[str, list[str], list[str]]]] = {
             ],
             [r"y=c_{1} e^{-9 x}+c_{2} e^{-x}", "y=c_1e^{-7x}+c_2e^x", "y=c_1e^{-7x}+e^{-x}"],
         ),
+        (
+            r"y=c_1\begin{pmatrix} \cos t \\ 2\sin t\end{pmatrix}+c_2\begin{pmatrix} 1 \\ 3\end{pmatrix}",
+            [
+                r"y=c_2\begin{pmatrix} 1 \\ 3\end{pmatrix}+c_1\begin{pmatrix} \cos t \\ 2\sin t\end{pmatrix}"
+            ],
+            [
+                r"y=c_1\begin{pmatrix} \cos t \\ 3\sin t\end{pmatrix}+c_2\begin{pmatrix} 1 \\ 3\end{pmatrix}"
+            ],
+        ),
+        (r"\frac{1}{2}\cos^2 x=x+x+C", [], [r"\frac{1}{3}\cos^2 x=x+x+C"]),
         ("y=C_1 e^{80x}+C_2 e^{-x}", ["y=Ae^{-x}+Be^{80x}"], ["y=C_1 e^{81x}+C_2 e^{-x}"]),
         ("y=c_1x^{80}+c_2", ["y=A+Bx^{80}"], ["y=c_1x^{79}+c_2", "y=c_1w^{80}+c_2"]),
         (r"y=c_1\cos 3x+c_2\sin 3x", [r"y=A\sin 3x+B\cos 3x"], [r"y=c_1\cos 3x+c_2\sin 4x"]),
@@ -99,6 +109,22 @@ KINDS: dict[str, list[tuple[str, list[str], list[str]]]] = {
         ),
         (r"\sum_{k=1}^n a_k", [r"\sum_{i=1}^n a_i"], [r"\sum_{k=2}^{n+1} a_k"]),
         ("x=2y, z=3y", ["x=2y, z=3y"], ["y=2x, z=3x", "x=2w, z=3w"]),
+        ("x=1, x=2", ["x=2 or x=1", "1, 2"], ["w=1, x=2", "x=1, w=2"]),
+        (r"x\approx 0.5, x\approx 1.5", ["0.5, 1.5"], [r"w\approx 0.5, x\approx 1.5"]),
+        ("f(x)=x, f(x)=2-x", ["f(x)=2-x, f(x)=x"], ["f(w)=x, f(x)=2-x", "w(x)=x, f(x)=2-x"]),
+        ("d(t)=3t, t>1", ["d(h)=3h, h>1"], ["d(w)=3t, t>1"]),
+        ("(2x, 2y)", ["(x+x, 2y)"], ["(2w, 2y)", "(2x, 2w)"]),
+        (
+            r"f(x)=\begin{cases} x^2 & x<0 \\ 2x & x\ge 0\end{cases}",
+            [r"f(t)=\begin{cases} t^2 & t<0 \\ 2t & t\ge 0\end{cases}"],
+            [r"f(w)=\begin{cases} x^2 & x<0 \\ 2x & x\ge 0\end{cases}"],
+        ),
+        (
+            r"\|u\|=\sqrt{13}, \|v\|=\sqrt{30}",
+            [r"\|v\|=\sqrt{30}, \|u\|=\sqrt{13}"],
+            [r"\|w\|=\sqrt{13}, \|v\|=\sqrt{30}"],
+        ),
+        ("u_2=2u_1, u_4=3u_3", ["u_4=3u_3, u_2=2u_1"], ["u_2=3u_1, u_4=3u_3"]),
     ],
     "letters that are a word": [
         ("ABC", ["ABC"], ["CBA", "BCA"]),
@@ -139,6 +165,11 @@ KINDS: dict[str, list[tuple[str, list[str], list[str]]]] = {
             [r"\begin{pmatrix} 2/3 \\ 1/3 \end{pmatrix}"],
             [r"Solution is: \left[\begin{array}{c}\frac{1}{3} \\ \frac{2}{3}\end{array}\right]"],
         ),
+    ],
+    "the sign of a rounded decimal": [
+        (r"-\sqrt2", ["-1.414214", "-1.41421356"], ["1.414214", "-1.424214"]),
+        ("-3.141593", [r"-\pi"], [r"\pi", "3.141593"]),
+        ("6th", ["6th"], ["-6th"]),
     ],
     "a true calculation is its result": [
         (r"2\times 3=6", [r"3\times 2=6"], [r"3\times 3=9"]),
