@@ -31,7 +31,9 @@ RELATIONS: dict[str, tuple[str, ...]] = {
     "\\text{ or }": ("\\text{ and }",),
 }  # fmt: skip
 _RELATION = re.compile("|".join(map(re.escape, sorted(RELATIONS, key=len, reverse=True))))
-_SEPARATOR = re.compile(r"\s*(?:,(?!\\?!)|;|\band\b|\bor\b|\\cup(?![A-Za-z]))\s*")
+_SEPARATOR = re.compile(
+    r"\s*(?:(?<!\\)[,;](?!\\?!)(?:\s*(?:and|or)\b)?|\band\b|\bor\b|\\cup(?![A-Za-z]))\s*"
+)
 
 
 class Change(NamedTuple):

@@ -296,7 +296,8 @@ def _unread_side(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
         return _undecided_words(gold, answer)
     if _may_have_another_unit(gold.value, answer.value):
         return "the gold: its unit"
-    if is_denied(answer.plain):
+    # "True, false, false" answers a list, and denies nothing.
+    if is_denied(answer.plain) and not isinstance(gold.value, tree.ValueList):
         return ""
     if not (part := answer.unread):
         is_open = isinstance(answer.value, Words) and len(answer.alternatives) == 1

@@ -179,7 +179,7 @@ def _doubt_about_equal(
 ) -> Decision | None:
     """Return the decision about two equal values whose order or names differ, None without one."""
     is_number = [isinstance(side.value, Num) and "," in side.text for side in (gold, answer)]
-    if (";" in gold.text or is_number[0] != is_number[1]) and _is_reordered(gold, answer, comparer):
+    if (";" in gold.text or any(is_number)) and _is_reordered(gold, answer, comparer):
         return Decision("undecided", "order", "the gold: the order of its parts")
     if are_anagrams(gold.plain, answer.plain):
         if are_roman_numerals(gold.plain, answer.plain):

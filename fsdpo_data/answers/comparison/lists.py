@@ -61,7 +61,7 @@ def assigned_items(value_list: tree.ValueList) -> tuple[Value, ...]:
 
 
 def named_items(value_list: tree.ValueList) -> tuple[Value, ...]:
-    r"""Return the items of a list, with the name of ``x = 1, 2`` on each, and both values of ``\pm``.
+    r"""Return the items of a list, each with the name in ``x = 1, 2``; ``\pm`` gives two items.
 
     Items after a name have no name of their own if the list names several things.
     """
@@ -70,11 +70,13 @@ def named_items(value_list: tree.ValueList) -> tuple[Value, ...]:
     items: list[Value] = []
     for item in value_list.items:
         own_name = relations.name_of(item)
-        if own_name is None and (name is None or not items or isinstance(item, tree.Relation)):
+        is_unnamed = own_name is None and (not items or isinstance(item, tree.Relation))
+        item_name = None if is_unnamed else own_name or name
+        if item_name is None:
             items.extend(_signed_values(item))
             continue
         values = _signed_values(relations.value_of(item))
-        items.extend(tree.Relation((own_name or name, value), ("=",)) for value in values)
+        items.extend(tree.Relation((item_name, value), ("=",)) for value in values)
     return tuple(items)
 
 

@@ -318,7 +318,7 @@ def are_different_words(gold: str, answer: str) -> bool:
     meanings = [_closed_meaning(text) for text in (gold, answer)]
     if None not in meanings and type(meanings[0]) is type(meanings[1]):
         return meanings[0] != meanings[1]
-    if are_opposites(gold_words, answer_words):
+    if are_opposites(gold.lower().split(), answer.lower().split()):
         return True
     for group in _CLOSED_LISTS:
         if gold_words in group and answer_words in group:

@@ -1,4 +1,4 @@
-r"""``correct`` is proven: changes in any part of a gold, by kind, and neighbours that stay right."""
+"""``correct`` and ``incorrect`` are proven: changes of a gold by kind, and right neighbours."""
 
 from __future__ import annotations
 
@@ -39,13 +39,9 @@ KINDS: dict[str, list[tuple[str, list[str], list[str]]]] = {
             [r"y=c_{1} e^{-9 x}+c_{2} e^{-x}", "y=c_1e^{-7x}+c_2e^x", "y=c_1e^{-7x}+e^{-x}"],
         ),
         (
-            r"y=c_1\begin{pmatrix} \cos t \\ 2\sin t\end{pmatrix}+c_2\begin{pmatrix} 1 \\ 3\end{pmatrix}",
-            [
-                r"y=c_2\begin{pmatrix} 1 \\ 3\end{pmatrix}+c_1\begin{pmatrix} \cos t \\ 2\sin t\end{pmatrix}"
-            ],
-            [
-                r"y=c_1\begin{pmatrix} \cos t \\ 3\sin t\end{pmatrix}+c_2\begin{pmatrix} 1 \\ 3\end{pmatrix}"
-            ],
+            r"y=c_1\begin{pmatrix} \cos t\\2t\end{pmatrix}+c_2\begin{pmatrix}1\\3\end{pmatrix}",
+            [r"y=c_1(\cos t, 2t)+c_2(1, 3)"],
+            [r"y=c_1(\cos t, 3t)+c_2(1, 3)", r"y=c_1(\cos t, 2t)+c_2(1, 4)"],
         ),
         (r"\frac{1}{2}\cos^2 x=x+x+C", [], [r"\frac{1}{3}\cos^2 x=x+x+C"]),
         ("y=C_1 e^{80x}+C_2 e^{-x}", ["y=Ae^{-x}+Be^{80x}"], ["y=C_1 e^{81x}+C_2 e^{-x}"]),
@@ -61,6 +57,7 @@ KINDS: dict[str, list[tuple[str, list[str], list[str]]]] = {
     "a number that may also be a list": [
         ("3,888", ["3888", "3, 888"], ["888,3", "3,889"]),
         ("12,345", ["12345"], ["345,12", "12,346"]),
+        ("845,640", ["845640", "845, 640"], ["640,845"]),
         ("70, 110", ["110, 70"], ["70, 111"]),
     ],
     "a relation is read": [
@@ -247,3 +244,54 @@ def test_an_exception_in_a_rule_leaves_a_text_undecided(monkeypatch: pytest.Monk
     assert "ZeroDivisionError" in verdict.unread
     monkeypatch.setattr("fsdpo_data.answers.grader.extract_answer", fail)
     assert status("x+1", "x+2") == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "expected"),
+    [
+        # Two texts are incorrect only if a closed list has both.
+        ("no solutions", "The equation has no solution.", "correct"),
+        ("never monotonic", "it is never monotone", "correct"),
+        ("Both integrals diverge.", "both are divergent", "undecided"),
+        ("T, F, F, T", "(a) true (b) false (c) false (d) true", "undecided"),
+        ("Tom", "Thomas", "undecided"),
+        ("Paris", "the capital of France", "undecided"),
+        ("5", r"\text{the number of sides}", "undecided"),
+        ("5", r"\text{not five}", "incorrect"),
+        ("Tuesday", "Wednesday", "incorrect"),
+        ("Yes", "No, they are not", "incorrect"),
+        ("even", "odd", "incorrect"),
+        ("True", "not true", "incorrect"),
+        ("Brand A", "Brand B", "incorrect"),
+        ("surplus", "deficit", "incorrect"),
+        ("72", "48 clips", "incorrect"),
+        ("48", "48 clips", "correct"),
+        # Quantities.
+        ("4.43 days", "4.43 d", "correct"),
+        ("4.43 days", "4.44 d", "incorrect"),
+        (r"4.7\ \text{k}\Omega", "0.0047 MΩ", "correct"),
+        (r"4.7\ \text{k}\Omega", "0.0048 MΩ", "incorrect"),
+        (r"200/3\approx 66.67 ft-lb", r"66\frac23 ft-lb", "correct"),
+        ("350 ppm", r"3.5\times10^{-4}", "correct"),
+        ("350 ppm", r"3.5\times10^{-3}", "incorrect"),
+        ("6e-3 Tesla", "60 gauss", "correct"),
+        (r"23^\circ 26' 21''", "23 degrees 26 minutes 21 seconds", "correct"),
+        (r"23^\circ 26' 21''", "23 degrees 21 minutes 26 seconds", "incorrect"),
+        # What is read is evaluated, or nothing is decided.
+        (r"2^{10} \bmod 7", "2", "correct"),
+        ("2", r"3^{1000} \bmod 7", "incorrect"),
+        ("4", r"3^{1000} \bmod 7", "correct"),
+        (r"\Gamma(5)", "24", "correct"),
+        (r"\zeta(2)", r"\frac{\pi^2}{6}", "correct"),
+        (r"\varphi(12)", "4", "undecided"),
+        (r"\sigma(6)", "12", "undecided"),
+        (r"1+2+\dots+100", "5050", "undecided"),
+        ("f(3)", "10", "undecided"),
+        ("50 R 5", r"50 \text{ remainder } 5", "correct"),
+        ("50 R 5", "50 R 6", "incorrect"),
+        ("2516", "2516_8", "undecided"),
+        ("2516_8", "1247", "incorrect"),
+    ],
+)
+def test_incorrect_is_proven(gold: str, answer: str, expected: str) -> None:
+    assert compare_answers(gold, answer).status == expected
