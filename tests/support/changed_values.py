@@ -52,7 +52,7 @@ class _Evaluator:
         if self.take() != token:
             raise _UnreadableError(token)
 
-    def whole(self) -> mpc:
+    def evaluate(self) -> mpc:
         value = self.sum()
         if self.peek():
             raise _UnreadableError(self.peek())
@@ -193,7 +193,7 @@ def keeps_value(gold: str, text: str) -> bool:
     names = {name[1] for items in sides for item in items if (name := _NAME.match(item))}
     if len(names) == 1 and max(map(len, sides)) > 1:
         sides = [[_NAME.sub("", item, 1) for item in items] for items in sides]
-    sides = [[one for item in items for one in _signs(item)] for items in sides]
+    sides = [[value for item in items for value in _signs(item)] for items in sides]
     if len(sides[0]) == 1 == len(sides[1]):
         return _are_equal(sides[0][0], sides[1][0])
     return len(sides[0]) <= len(sides[1]) and all(
@@ -224,9 +224,9 @@ def _split(text: str) -> list[str]:
         return [text.replace(",", "")]
     items, start = [], 0
     for match in _SEPARATOR.finditer(text):
-        before = text[: match.start()]
-        if not before.endswith("\\") and sum(map(before.count, "([{")) == sum(
-            map(before.count, ")]}")
+        text_before = text[: match.start()]
+        if not text_before.endswith("\\") and sum(map(text_before.count, "([{")) == sum(
+            map(text_before.count, ")]}")
         ):
             items.append(text[start : match.start()])
             start = match.end()
@@ -255,7 +255,7 @@ def _are_equal(gold: str, text: str) -> bool:
 
 def _values(text: str) -> Iterator[mpc]:
     for seed in range(_N_POINTS):
-        yield _Evaluator(text, {}, seed).whole()
+        yield _Evaluator(text, {}, seed).evaluate()
 
 
 def _near(left: mpc, right: mpc) -> bool:
@@ -301,7 +301,7 @@ def _are_equal_families(gold: str, text: str) -> bool:
 
 def _constants(text: str) -> set[str]:
     evaluator = _Evaluator(text, {}, 0)
-    evaluator.whole()
+    evaluator.evaluate()
     return {name for name in evaluator.values if _CONSTANT_NAME.fullmatch(name)}
 
 
@@ -310,7 +310,7 @@ def _basis_row(text: str, names: list[str], seed: int) -> list[mpc]:
 
     def value(unit: str) -> mpc:
         constants = {name: mpf(name == unit) for name in names}
-        return _Evaluator(text, constants, seed).whole()
+        return _Evaluator(text, constants, seed).evaluate()
 
     start = value("")
     return [start, *(value(name) - start for name in names)]
@@ -319,7 +319,7 @@ def _basis_row(text: str, names: list[str], seed: int) -> list[mpc]:
 def _spans(basis: list[list[mpc]], rows: list[list[mpc]]) -> bool:
     """Whether each factor of ``rows`` is a combination of those of ``basis``, by least squares."""
     matrix = mp.matrix([row[1:] for row in basis])
-    starts = [[own[0] - other[0]] for own, other in zip(rows, basis, strict=True)]
+    starts = [[row[0] - other[0]] for row, other in zip(rows, basis, strict=True)]
     columns = [[row[index]] for index in range(1, len(rows[0])) for row in rows]
     height = len(rows)
     targets = [starts, *(columns[i : i + height] for i in range(0, len(columns), height))]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
 
-MAX_PLACES = 8  #: Most places of a gold that one kind of change is applied to.
+MAX_PLACES = 8  #: Most matches of a gold that one kind of change is applied to.
 #: An index of a constant such as `c_1` or `C_{2}`, whose number is arbitrary.
 _CONSTANT_INDEX = re.compile(r"(?<![A-Za-z\\])[CcKkAB]_\{?\d+\}?")
 #: A base, as in `25_6`, or an index.
@@ -65,20 +65,20 @@ def _is_inside(position: int, spans: list[tuple[int, int]]) -> bool:
 def _digits(gold: str) -> Iterator[str]:
     """Replace one digit by the next; indexes of arbitrary constants stay."""
     fixed = [match.span() for match in _CONSTANT_INDEX.finditer(gold)]
-    places = [m for m in re.finditer(r"\d", gold) if not _is_inside(m.start(), fixed)]
-    for match in places[:MAX_PLACES]:
+    matches = [m for m in re.finditer(r"\d", gold) if not _is_inside(m.start(), fixed)]
+    for match in matches[:MAX_PLACES]:
         digit = str((int(match.group()) + 1) % 10)
         yield _replace(gold, match.span(), digit)
 
 
 def _signs(gold: str) -> Iterator[str]:
     """Turn one plus into a minus, or the other way round; add a minus to a number alone."""
-    places = [
+    matches = [
         match
         for match in re.finditer(r"(?<![eE{(\[,\\])\+|-(?!>)", gold)
         if not (gold[: match.start()][-1:].isalpha() and gold[match.end() :][:1].isalpha())
     ]
-    for match in places[:MAX_PLACES]:
+    for match in matches[:MAX_PLACES]:
         is_leading = (
             not gold[: match.start()].strip() or gold[: match.start()].rstrip()[-1] in "({[,=^"
         )
@@ -88,7 +88,7 @@ def _signs(gold: str) -> Iterator[str]:
         yield f"-{gold}"
 
 
-def _name_places(gold: str) -> list[re.Match[str]]:
+def _name_matches(gold: str) -> list[re.Match[str]]:
     layout = [match.span() for match in _LAYOUT.finditer(gold)]
     layout += [
         m.span() for m in re.finditer(r"\\(?:text|mbox|mathrm|operatorname)\s*\{[^{}]*\}", gold)
@@ -104,14 +104,14 @@ def _name_places(gold: str) -> list[re.Match[str]]:
 
 def _names(gold: str) -> Iterator[str]:
     """Replace one letter at one place by another letter that the gold does not have."""
-    places = _name_places(gold)
+    matches = _name_matches(gold)
     new = (
         next(letter for letter in "wqvhbujmsdgkpryz" if letter not in gold or letter == "z")
-        if places
+        if matches
         else ""
     )
-    if len({match.group() for match in places}) > 1 or len(places) > 1:
-        for match in places[:MAX_PLACES]:
+    if len({match.group() for match in matches}) > 1 or len(matches) > 1:
+        for match in matches[:MAX_PLACES]:
             yield _replace(gold, match.span(), new)
 
 
@@ -121,8 +121,8 @@ def _relations(gold: str) -> Iterator[str]:
             yield _replace(gold, match.span(), new)
 
 
-def _swap(gold: str, places: list[re.Match[str]]) -> Iterator[str]:
-    for first, second in combinations(places[:5], 2):
+def _swap(gold: str, matches: list[re.Match[str]]) -> Iterator[str]:
+    for first, second in combinations(matches[:5], 2):
         if first.group() != second.group():
             text = _replace(gold, second.span(), first.group())
             yield _replace(text, first.span(), second.group())
@@ -134,7 +134,7 @@ def _swapped_numbers(gold: str) -> Iterator[str]:
 
 
 def _swapped_names(gold: str) -> Iterator[str]:
-    yield from _swap(gold, _name_places(gold))
+    yield from _swap(gold, _name_matches(gold))
 
 
 def _dropped_parts(gold: str) -> Iterator[str]:
