@@ -4,7 +4,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from fsdpo_data.answers import GradingRequest, Verdict, tree
-from fsdpo_data.answers.comparison.equivalence import compare_answers, is_words
+from fsdpo_data.answers.comparison.equivalence import (
+    compare_answers,
+    failed_verdict,
+    is_words,
+)
 from fsdpo_data.answers.extraction import unmarked
 from fsdpo_data.answers.extraction.boxes import find_boxes
 from fsdpo_data.answers.extraction.extract import (
@@ -142,7 +146,14 @@ class MathGrader:
         """Grade responses and return their verdicts in the same order."""
         texts = {text for item in requests for text in (item.gold, *item.alternative_golds)}
         golds = {text: read_answer(text) for text in texts}
-        return [self._grade_request(request, golds) for request in requests]
+        return [self._grade_safely(request, golds) for request in requests]
+
+    def _grade_safely(self, request: GradingRequest, golds: Mapping[str, ParsedAnswer]) -> Verdict:
+        """Grade a response; a text for which a rule raises an exception is undecided."""
+        try:
+            return self._grade_request(request, golds)
+        except Exception as error:
+            return failed_verdict(error)
 
     def _grade_request(self, request: GradingRequest, golds: Mapping[str, ParsedAnswer]) -> Verdict:
         """Grade a response, also without its tolerance; ``golds`` are parsed golds by text."""

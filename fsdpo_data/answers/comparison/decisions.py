@@ -10,12 +10,15 @@ from itertools import permutations
 from typing import NamedTuple
 
 from fsdpo_data.answers import VerdictStatus, tree
-from fsdpo_data.answers.comparison.relations import assignments_by_name, rename_symbols
-from fsdpo_data.answers.comparison.symbols import free_symbols
+from fsdpo_data.answers.comparison.relations import (
+    assignments_by_name,
+    is_function_name,
+    rename_symbols,
+)
+from fsdpo_data.answers.comparison.symbols import free_symbols, indexed_names
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.lexicon.units import PERCENT, is_currency
-from fsdpo_data.answers.lexicon.vocabulary import has_foreign_script
-from fsdpo_data.answers.parsing.prose import plain_words
+from fsdpo_data.answers.parsing.prose import are_different_words, is_known_word, plain_words
 from fsdpo_data.answers.parsing.read import (
     MAX_READ,
     ParsedAnswer,
@@ -27,11 +30,11 @@ from fsdpo_data.answers.parsing.readings import (
     Reading,
     find_constants,
     find_islands,
-    has_formulas,
     has_prose,
     is_denied,
     is_malformed,
 )
+from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tree import Value, Words
 
 #: Values whose parts a sentence may state in any form.
@@ -96,6 +99,8 @@ def decide_by_readings(
         return Decision("undecided", "guarded", f"“{guarded.dropped.strip()}”")
     if _is_bound(gold, answer, comparer) or _is_bound(answer, gold, comparer):
         return Decision("undecided", "guarded", f"“{answer.plain}”")
+    if _differ_in_repetitions(gold.value, answer.value, comparer):
+        return Decision("undecided", "order", "the repetitions of a value")
     if renamed := _find_renamed(gold, answer, comparer):
         if renamed <= gold.quantified[1] | answer.quantified[1]:
             return Decision("correct", "renamed")
@@ -111,6 +116,16 @@ def decide_by_readings(
     return Decision("undecided", "unread", unread) if unread else Decision("incorrect", rule)
 
 
+def _differ_in_repetitions(gold: Value, answer: Value, comparer: AnswerComparer) -> bool:
+    """Whether the gold is a list that repeats a value, as a double root, and the answer is not."""
+    if not (isinstance(gold, tree.ValueList) and isinstance(answer, tree.ValueList)):
+        return False
+    if gold.brackets or answer.brackets or len(gold.items) <= len(answer.items):
+        return False
+    gold_set = tree.ValueList("{}", gold.items)
+    return comparer.is_equal(gold_set, tree.ValueList("{}", answer.items))
+
+
 def _unclear_names(gold: Value, answer: Value) -> str:
     """Return a name or words of a side that may mean what the other side is, or "".
 
@@ -118,6 +133,10 @@ def _unclear_names(gold: Value, answer: Value) -> str:
     Words after an expression may be letters of it.
     """
     for side, value, other in (("gold", gold, answer), ("answer", answer, gold)):
+        if isinstance(value, tree.NumberInBase) and isinstance(other, tree.Num):
+            return f"the {side}: its base" if value.digits == format_value(other) else ""
+        if unknown := _unknown_functions(value) - _unknown_functions(other):
+            return f"the {side}: {min(unknown)}"
         is_other_value = not isinstance(other, tree.Sym | Words)
         if isinstance(value, tree.Sym) and is_other_value and value.name not in _names(other):
             return f"the {side}: the name {value.name}"
@@ -125,6 +144,16 @@ def _unclear_names(gold: Value, answer: Value) -> str:
         if words and (_names(value) or _names(other)):
             return f"the {side}: “{' '.join(words)}”"
     return ""
+
+
+def _unknown_functions(value: Value) -> frozenset[str]:
+    """Return what a constant contains and the grader does not evaluate: functions and dots."""
+    if not tree.is_node(value):
+        return frozenset()
+    calls = [part.name for part in tree.walk(value) if isinstance(part, tree.Call)]
+    functions = {f"the function {name}" for name in calls if is_function_name(name)}
+    dots = {"its dots"} if "ldots" in free_symbols(value) else set()
+    return frozenset(functions | dots)
 
 
 def _find_renamed(
@@ -153,7 +182,7 @@ def _names(value: Value) -> frozenset[str]:
             return _names(value.left)
         case tree.ValueList():
             return frozenset().union(*map(_names, value.items))
-    return free_symbols(value)
+    return free_symbols(value) | indexed_names(value)
 
 
 def _unknown_words(value: Value) -> tuple[str, ...]:
@@ -267,8 +296,13 @@ def _unread_side(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
         return _undecided_words(gold, answer)
     if _may_have_another_unit(gold.value, answer.value):
         return "the gold: its unit"
-    if not (part := answer.unread) or is_denied(answer.plain):
+    # "True, false, false" answers a list, and denies nothing.
+    if is_denied(answer.plain) and not isinstance(gold.value, tree.ValueList):
         return ""
+    if not (part := answer.unread):
+        is_open = isinstance(answer.value, Words) and len(answer.alternatives) == 1
+        is_open = is_open and not is_known_word(answer.plain)
+        return f"the answer: “{answer.plain}”" if is_open else ""
     if has_prose(answer.plain) and not isinstance(gold.value, _COMPOUND_TYPES):
         # A sentence whose formulas were all read states none that equals the gold.
         islands = find_islands(answer.unwrapped)
@@ -307,15 +341,23 @@ def unread_gold(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
 
 
 def _undecided_words(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
-    """Return the words of an answer that may mean the words of the gold, or ""."""
+    """Return the words of a side that may mean the other side, or "".
+
+    Words differ from each other if a closed list has both, such as yes and no. Other words may be
+    names of one thing.
+    """
     if not isinstance(answer.value, Words):
+        return "" if is_known_word(gold.plain) else f"the gold: “{gold.plain}”"
+    if _is_denial(gold, answer) or are_different_words(gold.plain, answer.plain):
         return ""
-    if has_foreign_script(gold.text) != has_foreign_script(answer.text):
-        return f"the answer: “{answer.plain}”"
+    return f"the words: “{gold.plain}” and “{answer.plain}”"
+
+
+def _is_denial(gold: ParsedAnswer, answer: ParsedAnswer) -> bool:
+    """Whether an answer denies the words of the gold, or has none of them: "I have no idea"."""
     gold_words = set(plain_words(gold.plain))
     answer_words = set(plain_words(answer.plain))
+    is_related = bool(gold_words & answer_words)
     is_part = gold_words < answer_words or answer_words < gold_words
     other_words = " ".join(gold_words ^ answer_words)
-    if not is_part or is_denied(other_words) or has_formulas(other_words):
-        return ""
-    return f"the words: “{other_words}”"
+    return is_denied(other_words if is_part else answer.plain) and (is_part or not is_related)

@@ -14,7 +14,10 @@ from fsdpo_data.answers.lexicon.numbers import numbers_agree
 from fsdpo_data.answers.lexicon.units import are_opposites
 from fsdpo_data.answers.parsing.prose import (
     UNDEFINED,
+    are_anagrams,
+    are_roman_numerals,
     chosen_letter,
+    name_different_values,
     normalize_words,
     plain_words,
     same_words,
@@ -48,6 +51,27 @@ def compare_answers(
     """
     gold_answer = read_answer(gold) if isinstance(gold, str) else gold
     response_answer = read_answer(answer) if isinstance(answer, str) else answer
+    try:
+        return _compare_read(gold_answer, response_answer, tolerance, is_marked=is_marked)
+    except Exception as error:  # a text that no rule foresees is not a wrong answer
+        return failed_verdict(error, response_answer.text)
+
+
+def failed_verdict(error: Exception, answer: str | None = None) -> Verdict:
+    """Return the verdict on a text for which a rule raised an exception."""
+    return Verdict(
+        status="undecided", answer=answer, rule="error", unread=f"the grader: {error!r}"[:200]
+    )
+
+
+def _compare_read(
+    gold_answer: ParsedAnswer,
+    response_answer: ParsedAnswer,
+    tolerance: float | None,
+    *,
+    is_marked: bool,
+) -> Verdict:
+    """Compare two answers by text, as plain numbers, and as parsed values."""
     if not gold_answer.text.strip():
         return Verdict("gold_unparsed", response_answer.text, "empty-gold")
     if not response_answer.text.strip():
@@ -106,8 +130,8 @@ def _compare_parsed(
     comparer = AnswerComparer(Budget(MAX_OPERATIONS), tolerance)
     is_equal, rule = _compare_values(gold, answer, comparer)
     if is_equal:
-        if ";" in gold.text and _is_reordered(gold, answer, comparer):
-            return Decision("undecided", "order", "the gold: the order of its parts")
+        if doubt := _doubt_about_equal(gold, answer, comparer):
+            return doubt
         return Decision("correct", rule)
     if rule == "choice" or (gold.label and are_opposites(gold.label, answer.label)):
         return Decision("incorrect", rule)
@@ -150,12 +174,29 @@ def _compare_values(
     return False, comparison_rule(gold.value)
 
 
+def _doubt_about_equal(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """Return the decision about two equal values whose order or names differ, None without one."""
+    is_number = [isinstance(side.value, Num) and "," in side.text for side in (gold, answer)]
+    if (";" in gold.text or any(is_number)) and _is_reordered(gold, answer, comparer):
+        return Decision("undecided", "order", "the gold: the order of its parts")
+    if are_anagrams(gold.plain, answer.plain):
+        if are_roman_numerals(gold.plain, answer.plain):
+            return Decision("incorrect", "words")
+        return Decision("undecided", "names", f"the answer: “{answer.plain}”")
+    is_named = isinstance(gold.value, Relation) or isinstance(answer.value, Relation)
+    if not is_named and name_different_values(gold.label, answer.label):
+        return Decision("undecided", "names", f"the answer: “{' '.join(answer.label)}”")
+    return None
+
+
 def _is_reordered(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> bool:
     """Whether two lists of plain numbers are equal only in another order.
 
     The parts of a gold with semicolons may be blanks, whose order counts, or roots.
     """
-    sides = (gold.value, answer.value)
+    sides = [_list_reading(side) for side in (gold, answer)]
     if not all(isinstance(side, ValueList) and side.brackets == "" for side in sides):
         return False
     gold_items, answer_items = (tree.list_values(side) for side in sides)
@@ -164,6 +205,12 @@ def _is_reordered(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComp
     return len(gold_items) == len(answer_items) and not all(
         map(comparer.is_equal, gold_items, answer_items)
     )
+
+
+def _list_reading(side: ParsedAnswer) -> Value:
+    """Return the list that a text may be, such as "70,110"; the value of another text."""
+    lists = [value for value in side.alternatives if isinstance(value, ValueList)]
+    return lists[0] if isinstance(side.value, Num) and lists else side.value
 
 
 def _value_pairs(gold: ParsedAnswer, answer: ParsedAnswer) -> Iterator[tuple[Value, Value]]:
@@ -193,8 +240,9 @@ def _are_equal_with_letter_units(
 
 
 def _assigned_value(value: Value) -> Value:
-    """Return the last side of a relation; other values are unchanged."""
-    return value.parts[-1] if isinstance(value, Relation) else value
+    """Return the last side of an equation; other values are unchanged."""
+    is_equation = isinstance(value, Relation) and set(value.ops) <= {"=", "~"}
+    return value.parts[-1] if isinstance(value, Relation) and is_equation else value
 
 
 def _has_unit(value: Value) -> bool:

@@ -38,7 +38,22 @@ def integer_value(node: Node) -> int | None:
             if n is not None and n > MAX_FACTORIAL:
                 raise NumberTooLargeError("factorial")
             return None if n is None or n < 0 else factorial(n)
+        case Call("mod", (number, modulus)):
+            return _remainder(number, integer_value(modulus))
     return None
+
+
+def _remainder(number: Node, modulus: int | None) -> int | None:
+    """Return a constant integer modulo another; a power may be larger than other integers."""
+    if modulus is None or modulus <= 0:
+        return None
+    if isinstance(number, Pow):
+        base = integer_value(number.base)
+        exponent = integer_value(number.exponent)
+        is_integer = base is not None and exponent is not None and exponent >= 0
+        return pow(base, exponent, modulus) if is_integer else None  # type: ignore[arg-type]
+    value = integer_value(number)
+    return None if value is None else value % modulus
 
 
 def rational_value(node: Node) -> Fraction | None:

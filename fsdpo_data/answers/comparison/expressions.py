@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import combinations, islice
+from math import isqrt
 from typing import NamedTuple
 
 from fsdpo_data.answers.budget import (
@@ -69,8 +70,8 @@ _MAX_BINARY_EXPONENT = 100_000
 _UNKNOWNS = frozenset("xyztuvwnk")
 _INTEGER_NAMES = frozenset("nmkNpq")  #: Names of integer symbols in expressions with steps.
 _MAX_WINDOW_SYMBOLS = 2  #: Most symbols of expressions that are compared in a window.
-_MAX_WINDOW_INTEGER = 20  #: Largest whole number of a window.
-_MAX_WINDOW_CONSTANT = 10_000  #: A larger constant has no numbers of the window near it.
+_MAX_WINDOW_INTEGER = 20  #: Largest whole number of a window without constants.
+_HALVES = (Fraction(-1, 2), Fraction(0), Fraction(1, 2))  #: Distances around a breakpoint.
 _MAX_WINDOW_CONSTANTS = 4  #: Most constants with numbers of the window near them.
 _MIN_WINDOW_POINTS = 10  #: Fewest whole numbers that make two expressions equal.
 _WINDOW_OPERATIONS = 40_000  #: Operations that the comparison in a window may use.
@@ -172,10 +173,11 @@ def _real_value(node: Node, budget: Budget) -> Fraction | None:
     if mp.im(constant.value) != 0:
         return None
     budget.spend(constant.cost)
-    mantissa, exponent = mp.re(constant.value).man_exp
+    real_part = mp.re(constant.value)
+    mantissa, exponent = real_part.man_exp  # the mantissa has no sign
     if abs(exponent) >= _MAX_BINARY_EXPONENT:
         return Fraction(0)
-    return Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
+    return int(mp.sign(real_part)) * Fraction(int(mantissa)) * Fraction(2) ** int(exponent)
 
 
 class ConstantValue(NamedTuple):
@@ -278,20 +280,36 @@ def compare_in_window(left: Node, right: Node) -> bool | None:
 
 
 def _window(left: Node, right: Node, *, are_integers: bool) -> list[Fraction]:
-    """Return the numbers at which a symbol of two expressions is compared."""
-    if are_integers:
-        return [Fraction(number) for number in range(1, _MAX_WINDOW_INTEGER + 1)]
+    """Return the numbers at which a symbol of two expressions is compared.
+
+    They lie around every number at which a floor, an absolute value or a maximum may change: a
+    constant of one of the sides, a combination of two constants, or a root of one.
+    """
     constants = {
-        part.value
+        abs(part.value)
         for node in (left, right)
         for part in walk(node)
-        if isinstance(part, Num) and 2 < abs(part.value) < _MAX_WINDOW_CONSTANT
+        if isinstance(part, Num) and part.value != 0
     }
+    centers = _breakpoints(sorted(constants)[:_MAX_WINDOW_CONSTANTS])
+    far = 10 * max(centers, default=Fraction(1))
+    if are_integers:
+        near = {int(center) + distance for center in centers for distance in (-1, 0, 1, 2)}
+        integers = [*range(1, _MAX_WINDOW_INTEGER + 1), *sorted(near), int(far)]
+        return [Fraction(number) for number in dict.fromkeys(integers) if number > 0]
     numbers = [Fraction(half, 2) for half in range(-6, 10)]
-    for constant in sorted(constants)[:_MAX_WINDOW_CONSTANTS]:
-        for center in (constant, -constant):
-            numbers += [center + Fraction(half, 2) for half in range(-2, 3)]
-    return numbers
+    numbers += [sign * center + half for center in centers for sign in (1, -1) for half in _HALVES]
+    return list(dict.fromkeys([*numbers, far, -far]))
+
+
+def _breakpoints(constants: Sequence[Fraction]) -> list[Fraction]:
+    """Return the constants, and what two of them give: sums, products, quotients, and roots."""
+    centers = [*constants]
+    centers += [2 * constant for constant in constants]
+    centers += [Fraction(isqrt(int(constant))) for constant in constants if constant > 1]
+    for left, right in combinations(constants, 2):
+        centers += [left * right, left / right, right / left, left + right, right - left]
+    return list(dict.fromkeys(centers))
 
 
 def _values_at_points(
@@ -427,7 +445,7 @@ def _log_two(ratio: MpNumber) -> int | None:
     mp = mpmath_context()
     if mp.im(ratio) != 0 or mp.re(ratio) <= 0:
         return None
-    exponent = int(mp.nint(mp.log(ratio, 2)))
+    exponent = int(mp.nint(mp.log(mp.re(ratio), 2)))
     is_power = abs(ratio - mp.mpf(2) ** exponent) < ten_to_minus(_RATIO_DIGITS) * abs(ratio)
     return exponent if is_power and abs(exponent) <= MAX_PARAMETER_POWER else None
 

@@ -98,6 +98,8 @@ class ResidueEvaluator:
         if node.name == "deg":
             degree = self.value(Const("pi")) * self._inverse(180)
             return self.value(node.args[0]) * degree % self.prime
+        if node.name == "mod" and (remainder := integer_value(node)) is not None:
+            return remainder % self.prime
         if node.name in ("factorial", "binom", "perm"):
             counts = [integer_value(arg) for arg in node.args]
             integers = [count for count in counts if count is not None]

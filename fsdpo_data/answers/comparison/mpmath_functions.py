@@ -47,5 +47,6 @@ def mpmath_functions() -> dict[str, Callable[[MpNumber], MpNumber]]:
         "asin": mp.asin, "acos": mp.acos, "atan": mp.atan,
         "acot": mp.acot, "asec": mp.asec, "acsc": mp.acsc,
         "asinh": mp.asinh, "acosh": mp.acosh, "atanh": mp.atanh, "acoth": mp.acoth,
-        "factorial": mp.factorial, "factorial2": mp.fac2, "floor": mp.floor, "ceil": mp.ceil,
+        "factorial": mp.factorial, "factorial2": mp.fac2,
+        "Gamma": mp.gamma, "zeta": mp.zeta, "floor": mp.floor, "ceil": mp.ceil,
     }  # fmt: skip

@@ -14,6 +14,7 @@ from fsdpo_data.answers.budget import (
     NumberTooLargeError,
     TooManyTermsError,
 )
+from fsdpo_data.answers.comparison.exact_values import integer_value
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
 from fsdpo_data.answers.comparison.mpmath_functions import (
     DIGITS,
@@ -178,6 +179,8 @@ class Evaluator:
             operator_value = self._operator_value(node)
             if operator_value is not None:
                 return operator_value
+        if node.name == "mod" and (remainder := integer_value(node)) is not None:
+            return self.mp.mpf(remainder)
         args = [self.value(arg) for arg in node.args]
         if node.name in _FUNCTIONS:
             return _FUNCTIONS[node.name](self, *args)
@@ -257,10 +260,12 @@ class Evaluator:
     def _operand_value(self, node: Call, variable_value: MpNumber) -> MpNumber:
         """Return the value of an operator's operand for one value of the bound variable."""
         name = node.args[0].name  # type: ignore[union-attr]
-        self._bound_values[name] = variable_value
-        value = self.value(node.args[-1])
-        del self._bound_values[name]
-        return value
+        outer_values = self._bound_values
+        self._bound_values = outer_values | {name: variable_value}
+        try:
+            return self.value(node.args[-1])
+        finally:
+            self._bound_values = outer_values
 
     def _mpmath_value(self, name: str, args: list[MpNumber]) -> MpNumber:
         """Return the value of an mpmath function of one argument."""

@@ -4,12 +4,13 @@
 combination of the directions of the other side, and so is the difference of their points.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from fsdpo_data.answers.comparison.exact_values import linear_coefficients, rational_value
 from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.tree import (
+    Call,
     Node,
     Num,
     Relation,
@@ -26,6 +27,8 @@ from fsdpo_data.answers.tree import (
 _PARAMETERS = frozenset(
     ("t", "s", "r", "u", "v", "k", "c", "lambda", "mu", "alpha", "beta", "x", "y", "z", "w")
 )
+#: Names that denote a coordinate, also where a text gives them no value.
+_COORDINATE_NAMES = frozenset("xyzw")
 _MAX_DIMENSIONS = 8  #: Most coordinates of a point.
 _MAX_PARAMETERS = 3  #: Most parameters of a set of points.
 
@@ -38,9 +41,15 @@ def are_equal_point_sets(gold: Value, answer: Value) -> bool:
     Coordinates are linear in the parameters, with rational coefficients. Two plain tuples with the
     same letter are not sets of points: ``(t, 2t)`` may be one point for a given t.
     """
-    gold_points = _coordinates(gold)
-    answer_points = _coordinates(answer)
-    if gold_points is None or answer_points is None or len(gold_points) != len(answer_points):
+    gold_coordinates = _coordinates(gold)
+    answer_coordinates = _coordinates(answer)
+    if gold_coordinates is None or answer_coordinates is None:
+        return False
+    coordinate_names, gold_points = gold_coordinates
+    other_names, answer_points = answer_coordinates
+    if len(gold_points) != len(answer_points):
+        return False
+    if coordinate_names and other_names and coordinate_names != other_names:
         return False
     gold_names = sorted(frozenset().union(*map(free_symbols, gold_points)))
     answer_names = sorted(frozenset().union(*map(free_symbols, answer_points)))
@@ -49,7 +58,10 @@ def are_equal_point_sets(gold: Value, answer: Value) -> bool:
         return False
     if not all(name.partition("_")[0] in _PARAMETERS for name in (*gold_names, *answer_names)):
         return False
-    if are_tuples and gold_names == answer_names and not _has_assignments(gold, answer):
+    has_common_name = not set(gold_names).isdisjoint(answer_names)
+    if are_tuples and has_common_name and not _has_assignments(gold, answer):
+        return False
+    if _are_functions(gold, answer):
         return False
     gold_rows = _affine_rows(gold_points, gold_names)
     answer_rows = _affine_rows(answer_points, answer_names)
@@ -60,9 +72,15 @@ def are_equal_point_sets(gold: Value, answer: Value) -> bool:
     difference = [left - right for left, right in zip(gold_start, answer_start, strict=True)]
     rank = _rank(gold_directions)
     return (
-        rank == len(gold_names) == _rank(answer_directions)
+        rank < len(gold_points)  # all points of the space are no answer
+        and rank == len(gold_names) == _rank(answer_directions)
         and _rank([*gold_directions, *answer_directions, difference]) == rank
     )
+
+
+def _are_functions(*sides: Value) -> bool:
+    """Whether both sides define a function: at each time, ``r(t)`` is one point."""
+    return all(isinstance(side, Relation) and isinstance(side.parts[0], Call) for side in sides)
 
 
 def _has_assignments(*sides: Value) -> bool:
@@ -73,7 +91,11 @@ def _has_assignments(*sides: Value) -> bool:
     )
 
 
-def _coordinates(value: Value) -> list[Node] | None:
+#: The names of the coordinates of a point, none if they are not stated, and their values.
+_Coordinates = tuple[tuple[str, ...], list[Node]]
+
+
+def _coordinates(value: Value) -> _Coordinates | None:
     """Return the coordinates of a point in the order of their names, or None."""
     if isinstance(value, Relation) and set(value.ops) == {"="}:
         if len(value.parts) > 2:
@@ -81,28 +103,40 @@ def _coordinates(value: Value) -> list[Node] | None:
         value = value.parts[1]  # (x, y) = (1 + t, 2), or r = (1 + t, 2)
     if not isinstance(value, ValueList) or not 1 < len(value.items) <= _MAX_DIMENSIONS:
         return None
-    coordinates: Iterable[Value] = value.items
     if _has_assignments(value):
-        assignments = {}
-        for item in value.items:
-            if not isinstance(item, Relation) or item.ops != ("=",):
-                return None
-            name, coordinate = item.parts
-            if not isinstance(name, Sym):
-                return None
-            assignments[name.name] = coordinate
-        if len(assignments) < len(value.items):
+        return _assigned_coordinates(value)
+    nodes = [item for item in value.items if is_node(item)]
+    is_point = value.brackets == "()" and len(nodes) == len(value.items)
+    return ((), nodes) if is_point else None
+
+
+def _assigned_coordinates(value: ValueList) -> _Coordinates | None:
+    """Return the coordinates of ``x = 2t, y = t``; of ``x = 2y``, y is another coordinate."""
+    coordinates: dict[str, Node] = {}
+    for item in value.items:
+        if not isinstance(item, Relation) or item.ops != ("=",):
             return None
-        coordinates = [assignments[name] for name in sorted(assignments, key=_coordinate_order)]
-    elif value.brackets != "()":
+        name, coordinate = item.parts
+        if not isinstance(name, Sym) or not is_node(coordinate):
+            return None
+        coordinates[name.name] = coordinate
+    letters = frozenset().union(*map(free_symbols, coordinates.values()))
+    if len(coordinates) < len(value.items) or letters & coordinates.keys():
         return None
-    nodes = [coordinate for coordinate in coordinates if is_node(coordinate)]
-    return nodes if len(nodes) == len(value.items) else None
+    stems = _COORDINATE_NAMES | {name.partition("_")[0] for name in coordinates}
+    coordinates |= {name: Sym(name) for name in letters if name.partition("_")[0] in stems}
+    return _in_order(coordinates)
 
 
-def _coordinates_of_chain(chain: Relation) -> list[Node] | None:
+def _in_order(coordinates: Mapping[str, Node]) -> _Coordinates:
+    """Return named coordinates in the order of their names."""
+    names = tuple(sorted(coordinates, key=_coordinate_order))
+    return names, [coordinates[name] for name in names]
+
+
+def _coordinates_of_chain(chain: Relation) -> _Coordinates | None:
     """Return the coordinates of the line ``(x - 1)/2 = (y - 3)/4 = z`` over t, or None."""
-    coordinates = {}
+    coordinates: dict[str, Node] = {}
     for part in chain.parts:
         names = free_symbols(part) if is_node(part) else frozenset()
         coefficients = linear_coefficients(part, *names) if len(names) == 1 else None  # type: ignore[arg-type]
@@ -114,7 +148,7 @@ def _coordinates_of_chain(chain: Relation) -> list[Node] | None:
         coordinates[name] = multiply([shifted, Num(1 / slope)])
     if len(coordinates) < len(chain.parts) or "t" in coordinates:
         return None
-    return [coordinates[name] for name in sorted(coordinates, key=_coordinate_order)]
+    return _in_order(coordinates)
 
 
 def _coordinate_order(name: str) -> tuple[bool, str]:

@@ -17,7 +17,8 @@ from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.tree import Node, Value
 
 _INTEGER_NAMES = frozenset("nmk")  #: Names of variables that are whole numbers.
-_MAX_INTEGER = 12  #: Largest whole number of the window of a sequence.
+_MAX_INTEGER = 12  #: Largest whole number of the window of a sequence without larger bounds.
+_BEYOND = 1_000  #: Distance of the last number of a window from the bounds.
 _MIN_COMPARED = 6  #: Fewest numbers of the window at which both functions are defined.
 _MAX_BRANCHES = 8  #: Most cases of a function.
 _PARITIES = {"even": 0, "odd": 1}
@@ -58,7 +59,8 @@ def are_equal_by_cases(gold: Value, answer: Value, budget: Budget) -> bool:
         return False
     (name,) = names
     n_compared = 0
-    for number in _window(name, bounds, conditions):
+    starts_low = all(_states_start(side) for side in sides)
+    for number in _window(name, bounds, conditions, starts_low=starts_low):
         try:
             values_at_number = [_value_at(side, name, number, budget) for side in sides]
             if None in values_at_number:
@@ -104,17 +106,34 @@ def _operands(condition: Value) -> list[Node]:
     return nodes
 
 
-def _window(name: str, bounds: list[Node], conditions: list[Value]) -> list[Node]:
-    """Return the numbers at which two functions are compared."""
+def _states_start(side: Value) -> bool:
+    """Whether all cases of a function have a condition with two bounds, or with a lower one."""
+    return all(
+        isinstance(condition, tree.Relation)
+        and (len(condition.ops) > 1 or condition.ops[0] in (">", ">=", "="))
+        for _, condition in _branches(side)
+    )
+
+
+def _window(
+    name: str, bounds: list[Node], conditions: list[Value], *, starts_low: bool
+) -> list[Node]:
+    """Return the numbers at which two functions are compared.
+
+    A sequence starts at 1, unless both sides state where it starts (``starts_low``).
+    """
     has_parity = any(isinstance(condition, tree.Quantity) for condition in conditions)
     if has_parity or name in _INTEGER_NAMES:
-        return [tree.Num(Fraction(number)) for number in range(1, _MAX_INTEGER + 1)]
+        sizes = {int(bound.value) for bound in bounds if isinstance(bound, tree.Num)}
+        near = {size + distance for size in sizes for distance in (-1, 0, 1, 2, _BEYOND)}
+        integers = sorted({*range(1, _MAX_INTEGER + 1), *near})
+        return [tree.Num(Fraction(number)) for number in integers if number > 0 or starts_low]
     constants = [bound for bound in bounds if not free_symbols(bound)]
     constants = [bound for bound in dict.fromkeys(constants) if bound != tree.Const("inf")]
     near_bounds = [
         tree.add([bound, tree.Num(Fraction(distance, 3))])
         for bound in constants
-        for distance in (-2, -1, 0, 1, 2)
+        for distance in (-3 * _BEYOND, -2, -1, 0, 1, 2, 3 * _BEYOND)
     ]
     return [tree.Num(Fraction(half, 2)) for half in range(-6, 10)] + near_bounds
 

@@ -25,6 +25,7 @@ from fsdpo_data.answers.tree import Node, Value
 _VARIABLES = frozenset(("x", "y", "z", "t", "u", "w", "theta"))
 #: Operators of a comparison after its sides are swapped.
 _SWAPPED_OPS = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
+_ORDER_OPS = frozenset(("<", ">", "<=", ">="))
 _BRACKETS = ("()", "[]", "(]", "[)")
 
 
@@ -37,8 +38,10 @@ def parse_real_set(value: Value, budget: Budget) -> RealSet:
     match value:
         case tree.ValueList():
             return _parse_value_list(value, budget)
-        case tree.Relation((low, tree.Call(name), high), _) if is_unknown_function(name) and not (
-            _has_calls(low) or _has_calls(high)
+        case tree.Relation((low, tree.Call(name), high), ops) if (
+            is_unknown_function(name)
+            and _ORDER_OPS.issuperset(ops)
+            and not (_has_calls(low) or _has_calls(high))
         ):
             variable = tree.Sym("")  # the values of a function: "5 <= m(x) <= 7" is an interval
             return parse_real_set(tree.Relation((low, variable, high), value.ops), budget)

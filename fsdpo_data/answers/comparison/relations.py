@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import TypeGuard
 
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
@@ -15,9 +16,11 @@ from fsdpo_data.answers.tree import (
     Call,
     Connective,
     Div,
+    Matrix,
     Mul,
     Node,
     Num,
+    Piecewise,
     Quantity,
     Ratio,
     Relation,
@@ -30,6 +33,7 @@ from fsdpo_data.answers.tree import (
     add,
     has_plus_minus,
     is_node,
+    list_values,
     map_children,
     multiply,
     negate,
@@ -103,12 +107,29 @@ def chain_result(answer: Value, gold: Value) -> Sequence[Value] | None:
     )
 
 
+def is_rounded_calculation(value: Value) -> TypeGuard[Relation]:
+    """Whether a value is ``200/3 ~ 66.67``: a number, and its rounded decimal."""
+    if not isinstance(value, Relation) or not {"~"} <= set(value.ops) <= {"=", "~"}:
+        return False
+    return not any(map(_letters, value.parts))
+
+
 def states_antiderivative(value: Value) -> bool:
     """Whether a value is ``2x = x + x + C``: two forms of one function, with its constant."""
     if not isinstance(value, Relation) or not isinstance(value.parts[0], Add | Mul | Div):
         return False
     last = value.parts[-1]
     return isinstance(last, Add) and Sym("C") in last.terms
+
+
+def states_result(value: Relation) -> bool:
+    """Whether an equation is true in itself: a calculation, or an antiderivative with ``+ C``.
+
+    Two of them are equal if their results are. The difference of their sides is always zero.
+    """
+    if name_of(value) is not None:
+        return False  # f(2) = 5
+    return not any(map(_letters, value.parts)) or states_antiderivative(value)
 
 
 def _is_variable(value: Value) -> bool:
@@ -194,6 +215,100 @@ def assignments_by_name(value: ValueList) -> dict[str, Value]:
     return values if len(values) == len(value.items) > 1 else {}
 
 
+#: Names of the roots of an equation. Numbered roots have no order.
+_ROOT_NAMES = frozenset(("x", "t", "z", "r", "lambda"))
+
+
+def is_numbered_root(name: str) -> bool:
+    """Whether a name denotes one of several roots, such as ``x_1``."""
+    root, _, number = name.partition("_")
+    return root in _ROOT_NAMES and number.isdigit()
+
+
+def name_of(value: Value) -> Value | None:
+    """Return the left side of ``x = 5``, ``f(2) = 5`` or ``(x, y) = (1, 2)``, None without one."""
+    if not isinstance(value, Relation) or not set(value.ops) <= {"=", "~"}:
+        return None
+    first = value.parts[0]
+    is_name = _is_variable(first) or _is_geometric_name(first) or _is_composite_name(first)
+    return first if is_name else None
+
+
+def is_open_equation(value: Value) -> bool:
+    """Whether a value is an equation between letters, and not the value of a name."""
+    return (
+        isinstance(value, Relation) and name_of(value) is None and any(map(_letters, value.parts))
+    )
+
+
+def value_of(value: Value) -> Value:
+    """Return the value that an item of a list gives: the last side of an equation."""
+    values = assigned_values(value)
+    return value if values is None else values[-1]
+
+
+def are_same_names(left: Value, right: Value) -> bool:
+    """Whether two names denote the same thing; roots are the same with any number."""
+    if left == right:
+        return True
+    if not (isinstance(left, Sym) and isinstance(right, Sym)):
+        return False
+    stems = [
+        symbol.name.partition("_")[0] if is_numbered_root(symbol.name) else symbol.name
+        for symbol in (left, right)
+    ]
+    return stems[0] == stems[1]
+
+
+#: Names of coordinates, which have an order.
+_COORDINATES = frozenset("xyz")
+
+
+def sort_coordinates(gold: Value, answer: Value) -> tuple[Value, Value]:
+    """Return ``(y, x) = (2, 1)`` as ``(x, y) = (1, 2)``, in lists too.
+
+    Other names than x, y and z are sorted only if both sides have names.
+    """
+    sides = [list_values(side) for side in (gold, answer)]
+    names = [frozenset(name for item in items for name in _point_names(item)) for items in sides]
+    if not any(names):
+        return gold, answer
+    is_named = names[0] == names[1]
+    return (
+        _sort_items(gold) if is_named or names[0] <= _COORDINATES else gold,
+        _sort_items(answer) if is_named or names[1] <= _COORDINATES else answer,
+    )
+
+
+def _point_names(value: Value) -> tuple[str, ...]:
+    """Return the names of ``(x, y) = (1, 2)``; empty for other values."""
+    if not isinstance(value, Relation) or value.ops != ("=",):
+        return ()
+    left, right = value.parts
+    if not (isinstance(left, ValueList) and isinstance(right, ValueList)):
+        return ()
+    names = tuple(item.name for item in left.items if isinstance(item, Sym))
+    return names if len(names) == len(left.items) == len(right.items) else ()
+
+
+def _sort_items(value: Value) -> Value:
+    """Sort the coordinates of a named point, or of the points of a list."""
+    if isinstance(value, ValueList) and not value.brackets:
+        return ValueList("", tuple(map(_sort_items, value.items)))
+    names = _point_names(value)
+    if not names or not isinstance(value, Relation):
+        return value
+    left, right = value.parts
+    if not (isinstance(left, ValueList) and isinstance(right, ValueList)):
+        return value
+    order = sorted(range(len(names)), key=lambda index: names[index])
+    points = (
+        ValueList(side.brackets, tuple(side.items[index] for index in order))
+        for side in (left, right)
+    )
+    return Relation(tuple(points), ("=",))
+
+
 def assigned_points(value: Value) -> Value:
     """Return ``x = 1, y = 2, x = 3, y = 4`` as the list of the points (1, 2) and (3, 4).
 
@@ -227,8 +342,13 @@ def equation_of_points(value: Value) -> Value:
     if not isinstance(value, SetBuilder) or len(value.conditions) != 1:
         return value
     [condition] = value.conditions
-    is_point = isinstance(value.head, ValueList) and _is_composite_name(value.head)
-    return condition if is_point and isinstance(condition, Relation) else value
+    if not (isinstance(value.head, ValueList) and isinstance(condition, Relation)):
+        return value
+    names = [item.name for item in value.head.items if isinstance(item, Sym)]
+    letters = frozenset().union(*map(_letters, condition.parts))
+    # {(y, x) | y = 2x} is another set of points than {(x, y) | y = 2x}.
+    is_point = len(names) == len(value.head.items) and names == sorted(names)
+    return condition if is_point and letters.issuperset(names) else value
 
 
 def _letters(value: Value) -> frozenset[str]:
@@ -284,11 +404,34 @@ def rename_argument(value: Value, other: Value) -> Value:
         for side in (other, value)
         if side.items and isinstance(side.items[0], Relation)
     ]
-    new_name, name = map(_argument_name, heads) if len(heads) == 2 else ("", "")
-    if not (new_name and name) or new_name == name:
+    are_definitions = all(isinstance(head, Call) and is_function_name(head.name) for head in heads)
+    if len(heads) < 2 or not are_definitions:
+        return value
+    new_name, name = map(_argument_name, heads)
+    if not (new_name and name) or new_name == name or new_name in all_names(value):
         return value
     items = tuple(rename_symbols(item, {name: new_name}) for item in value.items)
     return ValueList(value.brackets, items)
+
+
+def all_names(value: Value | None) -> frozenset[str]:
+    """Return the names of all symbols of a value, also of conditions and of sets."""
+    match value:
+        case None:
+            return frozenset()
+        case Relation() | Connective():
+            parts: Sequence[Value | None] = value.parts
+        case ValueList():
+            parts = value.items
+        case SetMembership():
+            parts = (value.left, value.right)
+        case Piecewise():
+            parts = [part for branch in value.branches for part in branch]
+        case Matrix():
+            parts = [entry for row in value.rows for entry in row]
+        case _:
+            return free_symbols(value)
+    return frozenset().union(*map(all_names, parts))
 
 
 def rename_symbols(value: Value, names: Mapping[str, str]) -> Value:
@@ -303,8 +446,32 @@ def rename_symbols(value: Value, names: Mapping[str, str]) -> Value:
         case SetMembership():
             left = rename_symbols(value.left, names)
             return SetMembership(left, value.right, value.negated)
+        case Connective():
+            parts = tuple(rename_symbols(part, names) for part in value.parts)
+            return Connective(value.op, parts)
+        case Piecewise():
+            return Piecewise(
+                tuple(
+                    (rename_symbols(case, names), condition and rename_symbols(condition, names))
+                    for case, condition in value.branches
+                )
+            )
+        case Matrix():
+            return Matrix(
+                tuple(tuple(rename_symbols(entry, names) for entry in row) for row in value.rows)
+            )
+        case Quantity() if is_node(value.node):
+            node = rename_symbols(value.node, names)
+            return Quantity(node, value.unit) if is_node(node) else value
     symbols: dict[str, Node] = {name: Sym(new_name) for name, new_name in names.items()}
-    return substitute(value, symbols) if is_node(value) else value
+    return _rename_sequences(substitute(value, symbols), names) if is_node(value) else value
+
+
+def _rename_sequences(node: Node, names: Mapping[str, str]) -> Node:
+    """Rename sequences whose index an operator binds."""
+    node = map_children(node, lambda child: _rename_sequences(child, names))
+    is_renamed = isinstance(node, Call) and node.name in names
+    return Call(names[node.name], node.args) if is_renamed else node  # type: ignore[union-attr]
 
 
 def is_constant_assignment(relation: Relation) -> bool:
@@ -337,16 +504,21 @@ def definition_bodies(gold: Relation, answer: Relation) -> tuple[Value, Value] |
     body = answer.parts[1]
     gold_variable = _argument_name(left)
     answer_variable = _argument_name(right)
-    needs_renaming = gold_variable and answer_variable and gold_variable != answer_variable
-    if needs_renaming and is_node(body):
-        body = substitute(body, {answer_variable: Sym(gold_variable)})
+    if gold_variable and answer_variable and gold_variable != answer_variable:
+        if gold_variable in all_names(body):
+            return None  # in "f(w) = 2x", x is another name
+        body = rename_symbols(body, {answer_variable: gold_variable})
     return gold.parts[1], body
 
 
 def _argument_name(head: Value) -> str:
-    """Return the ``x`` of ``f(x)``, or "" if the argument is not one symbol."""
+    """Return the ``x`` of ``f(x)``, or "" if the argument is not one symbol.
+
+    A capital letter, as in the expectation ``E(X)``, names an object.
+    """
     if isinstance(head, Call) and len(head.args) == 1 and isinstance(head.args[0], Sym):
-        return head.args[0].name
+        name = head.args[0].name
+        return "" if name[0].isupper() else name
     return ""
 
 

@@ -22,6 +22,9 @@ class ScalarComparer:
     tolerance: Fraction | None  #: The relative tolerance for numbers.
     is_in_unordered_collection: bool  #: Whether the values are items of a set or a plain list.
     is_complete_answer: bool  #: Whether the values are complete answers, not parts of them.
+    is_part: (
+        bool  #: Whether the values are parts of an answer, whose constants are those of others.
+    )
     #: Compares the parts of families of solutions, which may be values of any kind.
     are_equal_values: Callable[[Value, Value], bool]
 
@@ -47,7 +50,7 @@ class ScalarComparer:
         if isinstance(gold, tree.Num):
             tolerance = self.tolerance
             return tolerance is not None and within_tolerance(gold, answer, tolerance, self.budget)
-        if families.are_equal_up_to_constants(
+        if not self.is_part and families.are_equal_up_to_constants(
             gold, answer, self.budget, is_complete_answer=self.is_complete_answer
         ):
             return True
@@ -93,7 +96,8 @@ class ScalarComparer:
             return True
         if abs(value) > 1 and value.denominator == 1:
             return False  # 18 is a count, or 18 of a hundred, but not 1800 %
-        return self._compare_nodes(tree.scale(percentage.node, Fraction(1, 100)), other)
+        share = percentage.unit.factor / 100
+        return self._compare_nodes(tree.scale(percentage.node, share), other)
 
     def _compare_ratios(self, gold: Value, answer: Value) -> bool:
         gold_parts = _ratio_parts(gold)

@@ -16,11 +16,14 @@ from fsdpo_data.answers.comparison.mpmath_functions import (
     ten_to_minus,
 )
 from fsdpo_data.answers.comparison.numeric import Evaluator
-from fsdpo_data.answers.tree import Node, Num, substitute
+from fsdpo_data.answers.comparison.symbols import free_symbols
+from fsdpo_data.answers.tree import ONE, Mul, Node, Num, Sym, add, substitute, walk
 
-_MAX_POINTS = 9  #: Sample points that are tried.
+_POINTS = (0, 1, 2, 4, 5, 6, 8, 9, 10, 11)  #: Sample points with small values.
+_MIN_SIZE = Fraction(3)  #: The smallest size by which sample values are divided.
 _EXTRA_POINTS = 2  #: Points in addition to the number of constants.
 _EQUAL_DIGITS = 25  #: Digits in which two equal values agree.
+_ZERO_DIGITS = 40  #: A pivot that is smaller than one in this digit is a rounding error.
 #: An expression with the names of its constants.
 Family = tuple[Node, Sequence[str]]
 
@@ -28,8 +31,9 @@ Family = tuple[Node, Sequence[str]]
 def have_equal_spans(gold: Family, answer: Family, budget: Budget) -> bool:
     """Whether two families, linear in the same number of constants, have the same functions."""
     n_constants = len(gold[1])
+    gold, answer = _near_one(gold, answer)
     columns: list[tuple[list[MpNumber], list[MpNumber]]] = []
-    for point in range(_MAX_POINTS):
+    for point in _POINTS:
         with suppress(UndefinedValueError, NumberTooLargeError):
             values = (_basis_values(*gold, point, budget), _basis_values(*answer, point, budget))
             if values[0] is None or values[1] is None:
@@ -46,6 +50,21 @@ def have_equal_spans(gold: Family, answer: Family, budget: Budget) -> bool:
     difference = [left - right for left, right in zip(gold_start, answer_start, strict=True)]
     is_full = _rank(gold_basis) == n_constants == _rank(answer_basis)
     return is_full and _rank([*gold_basis, *answer_basis, difference]) == n_constants
+
+
+def _near_one(gold: Family, answer: Family) -> tuple[Family, Family]:
+    """Replace each variable x by ``1 + x / s``, for a size s that all numbers are below.
+
+    Far from 1, one of e^{80 x} and x^{80} is so large that it hides all other functions.
+    """
+    constants = {*gold[1], *answer[1]}
+    nodes = (gold[0], answer[0])
+    sizes = [abs(part.value) for node in nodes for part in walk(node) if isinstance(part, Num)]
+    factor = Num(1 / max([*sizes, _MIN_SIZE]))
+    names = (free_symbols(nodes[0]) | free_symbols(nodes[1])) - constants
+    variables = {name: add([ONE, Mul((factor, Sym(name)))]) for name in names}
+    gold_node, answer_node = (substitute(node, variables) for node in nodes)
+    return (gold_node, gold[1]), (answer_node, answer[1])
 
 
 def _basis_values(
@@ -80,7 +99,7 @@ def _rank(rows: list[list[MpNumber]]) -> int:
         pivot = max(
             range(rank, len(matrix)), key=lambda index: abs(matrix[index][column]), default=None
         )
-        if pivot is None or abs(matrix[pivot][column]) < mp.mpf(10) ** -_EQUAL_DIGITS:
+        if pivot is None or abs(matrix[pivot][column]) < mp.mpf(10) ** -_ZERO_DIGITS:
             continue
         matrix[rank], matrix[pivot] = matrix[pivot], matrix[rank]
         for index in range(rank + 1, len(matrix)):

@@ -83,7 +83,9 @@ def are_equal_statements(gold: Value, answer: Value, is_equal: ValueComparison) 
         case Connective(), Connective() if gold.op == answer.op == "minus":
             return all(map(is_equal, gold.parts, answer.parts))
         case SetBuilder(), SetBuilder():
-            if not is_equal(gold.head, answer.head):
+            if gold.head != answer.head and (
+                isinstance(gold.head, ValueList) or not is_equal(gold.head, answer.head)
+            ):
                 return False
             gold_parts = gold.conditions
             answer_parts = answer.conditions

@@ -1,6 +1,8 @@
 """Facts about expressions that need no evaluation: symbols, operators, imaginary units."""
 
-from fsdpo_data.answers.tree import Call, Const, Node, Sym, Value, walk
+from fractions import Fraction
+
+from fsdpo_data.answers.tree import Call, Const, Node, Num, Pow, Sym, Value, walk
 
 #: Operators whose bound variable runs over integers.
 DISCRETE_OPERATORS = frozenset(("sum", "prod"))
@@ -14,6 +16,11 @@ def free_symbols(value: Value) -> frozenset[str]:
     The parser gives bound variables names that start with ``#``.
     """
     return frozenset([x.name for x in walk(value) if type(x) is Sym and x.name[:1] != "#"])
+
+
+def indexed_names(value: Value) -> frozenset[str]:
+    """Return the names of the sequences whose index an operator binds, as ``a_#`` of ``a_k``."""
+    return frozenset(x.name for x in walk(value) if isinstance(x, Call) and "#" in x.name)
 
 
 def integer_symbols(node: Node) -> frozenset[str]:
@@ -38,10 +45,24 @@ def has_absolute_value(*nodes: Node) -> bool:
 
 
 #: Functions with steps or kinks, which random points may miss.
+_EVEN_DEGREES = tuple(Num(Fraction(degree)) for degree in (2, 4, 6))
 _STEP_FUNCTIONS = frozenset(("floor", "ceil", "abs", "sgn", "max", "min", "factorial2", "mod"))
 
 
 def has_steps(*nodes: Node) -> bool:
     """Whether one of ``nodes`` contains a function with steps or kinks, such as a floor."""
     parts = (part for node in nodes for part in walk(node))
-    return any(isinstance(part, Call) and part.name in _STEP_FUNCTIONS for part in parts)
+    return any(
+        isinstance(part, Call) and (part.name in _STEP_FUNCTIONS or _is_root_with_kink(part))
+        for part in parts
+    )
+
+
+def _is_root_with_kink(call: Call) -> bool:
+    """Whether a call is an even root of an expression that may be a square, as ``|x - 5|`` is."""
+    if call.name != "root" or call.args[1] not in _EVEN_DEGREES:
+        return False
+    return any(
+        isinstance(part, Pow) and part.exponent in _EVEN_DEGREES and free_symbols(part.base)
+        for part in walk(call.args[0])
+    )

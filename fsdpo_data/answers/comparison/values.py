@@ -18,8 +18,10 @@ from fsdpo_data.answers.comparison.lists import (
     brackets_agree,
     column_as_row,
     expand_plus_minus,
+    have_same_roots,
     independent_signs,
     matrix_rows,
+    named_items,
 )
 from fsdpo_data.answers.comparison.notations import are_equal_times
 from fsdpo_data.answers.comparison.parametric_points import are_equal_point_sets
@@ -44,8 +46,6 @@ MAX_ITEM_PAIRS = MAX_ITEMS * MAX_ITEMS // 4
 _DOTS = tree.Sym("ldots")  #: The last item of a sequence that goes on.
 _MIN_TERMS = 3  #: Fewest terms of a sequence that determine it.
 _ORDERED_BRACKETS = ("()", "[]", "(]", "[)")
-#: Names of the roots of an equation. Numbered roots have no order.
-_ROOT_NAMES = frozenset(("x", "t", "z", "r", "lambda"))
 
 
 class AnswerComparer:
@@ -98,6 +98,7 @@ class AnswerComparer:
         answer = relations.insert_definitions(relations.without_domain_condition(answer))
         answer = relations.rename_argument(relations.expand_equalities(answer, gold), gold)
         gold, answer = map(relations.assigned_points, (gold, answer))
+        gold, answer = relations.sort_coordinates(gold, answer)
         if isinstance(gold, tree.Relation) or isinstance(answer, tree.Relation):
             gold, answer = map(relations.equation_of_points, (gold, answer))
         if is_statement(gold) or is_statement(answer):
@@ -158,6 +159,7 @@ class AnswerComparer:
             tolerance=self.tolerance,
             is_in_unordered_collection=self._container is Container.UNORDERED,
             is_complete_answer=self._container is Container.NONE,
+            is_part=self._container is Container.ORDERED,
             are_equal_values=self.is_equal,
         )
         return scalars.is_equal(gold, answer)
@@ -179,6 +181,9 @@ class AnswerComparer:
             )
         if gold.brackets in _ORDERED_BRACKETS or answer.brackets in _ORDERED_BRACKETS:
             return self._compare_tuples(gold, answer)
+        if _DOTS in gold.items or _DOTS in answer.items:
+            terms = self._inside(Container.ORDERED)
+            return terms._compare_in_order(gold.items, answer.items)
         return self._compare_lists(gold, answer) or are_equal_periodic_sets(
             gold, answer, self.budget
         )
@@ -187,27 +192,37 @@ class AnswerComparer:
         """Compare a tuple or an interval with another list."""
         if not brackets_agree(gold.brackets, answer.brackets, len(gold.items)):
             return False
+        gold_assignments = relations.assignments_by_name(gold)
         assignments = relations.assignments_by_name(answer)
+        if gold_assignments and assignments:
+            return self._compare_by_name(gold_assignments, assignments)
         # "y = 2, x = 1" is an answer for (1, 2).
         values = tuple(assignments[name] for name in sorted(assignments))
         items = self._inside(Container.ORDERED)
         return items._compare_in_order(gold.items, values or answer.items)
+
+    def _compare_by_name(self, gold: dict[str, Value], answer: dict[str, Value]) -> bool:
+        """Whether two sides give equal values to the same names."""
+        parts = self._as_parts()
+        return gold.keys() == answer.keys() and all(
+            parts.is_equal(value, answer[name]) for name, value in gold.items()
+        )
 
     def _compare_lists(self, gold: tree.ValueList, answer: tree.ValueList) -> bool:
         """Compare two lists by name if their items are assignments, else in any order."""
         gold_assignments = relations.assignments_by_name(gold)
         answer_assignments = relations.assignments_by_name(answer)
         if gold_assignments and gold_assignments.keys() == answer_assignments.keys():
-            return all(
-                self.is_equal(value, answer_assignments[name])
-                for name, value in gold_assignments.items()
-            )
+            return self._compare_by_name(gold_assignments, answer_assignments)
         assignments = gold_assignments
         if not assignments and gold.brackets == "":
             assignments = answer_assignments
         # Numbered roots, such as x_1 and x_2, have no order. This also covers plain lists.
-        if all(map(_is_numbered_root, assignments)):
-            return self._compare_unordered(assigned_items(gold), assigned_items(answer))
+        names_gold = any(map(relations.name_of, gold.items))
+        if all(map(relations.is_numbered_root, assignments)) or (
+            names_gold and not gold_assignments
+        ):
+            return self._compare_unordered_lists(gold, answer)
         if not gold_assignments:
             # The gold lists bare values, in the order of the assignments or of their names.
             orders = (assignments.values(), (assignments[name] for name in sorted(assignments)))
@@ -215,6 +230,34 @@ class AnswerComparer:
         if any(isinstance(item, tree.Relation) for item in answer.items):
             return False
         return self._compare_in_order(tuple(gold_assignments.values()), answer.items)
+
+    def _compare_unordered_lists(self, gold: tree.ValueList, answer: tree.ValueList) -> bool:
+        """Compare the items of two lists in any order, with the names that both sides give."""
+        gold_items = named_items(gold)
+        answer_items = named_items(answer)
+        if not have_same_roots(gold_items, answer_items):
+            return False
+        # A gold without braces does not repeat a value without a reason.
+        if gold.brackets == "" and len(answer_items) < len(gold_items):
+            return False
+        if not (_has_equation(gold_items) and _has_equation(answer_items)):
+            gold_items = tuple(map(self._result_of, gold_items))
+            answer_items = tuple(map(relations.value_of, answer_items))
+        return self._compare_unordered(gold_items, answer_items)
+
+    @staticmethod
+    def _result_of(item: Value) -> Value:
+        """Return the value of an item of a gold; "a + b = 5" is an equation, not the way to 5."""
+        return item if relations.is_open_equation(item) else relations.value_of(item)
+
+    def _is_equal_item(self, gold: Value, answer: Value) -> bool:
+        """Compare two items of unordered lists; names count if both items have one."""
+        members = self._inside(Container.UNORDERED)
+        names = [relations.name_of(item) for item in (gold, answer)]
+        if names[0] is None or names[1] is None:
+            return members.is_equal(gold, answer)
+        values = [relations.value_of(item) for item in (gold, answer)]
+        return relations.are_same_names(names[0], names[1]) and members.is_equal(*values)
 
     def _compare_list_with_value(self, gold: Value, answer: Value) -> bool:
         """Compare a list with a single value.
@@ -246,7 +289,7 @@ class AnswerComparer:
             return not gold and not answer
         if len(gold) * len(answer) > MAX_ITEM_PAIRS:
             return set(gold) == set(answer)
-        is_equal = self._inside(Container.UNORDERED).is_equal
+        is_equal = self._is_equal_item
         if not have_same_members(gold, answer, is_equal):
             return False
         both_repeat = len(set(gold)) < len(gold) and len(set(answer)) < len(answer)
@@ -282,6 +325,8 @@ class AnswerComparer:
                 return self.is_equal(gold.parts[-1], answer)
             if isinstance(gold, tree.Relation) and isinstance(gold.parts[-1], tree.Matrix):
                 return gold.ops == ("=",) and self._compare_matrices(gold.parts[-1], answer)
+            if relations.is_rounded_calculation(gold):
+                return any(self.is_equal(part, answer) for part in gold.parts)
             has_name = relations.has_named_left_side(gold)
             defines_value = has_name or isinstance(gold, tree.SetMembership)
             values = relations.assigned_values(gold) if defines_value else None
@@ -292,7 +337,8 @@ class AnswerComparer:
         values = relations.assigned_values(gold)
         if values is not None and self.is_equal(answer, values[-1]):
             return True
-        return are_equal_statements(gold, answer, self.is_equal)
+        parts = self._as_parts() if isinstance(gold, tree.ValueList) else self
+        return are_equal_statements(gold, answer, parts.is_equal)
 
     def _compare_with_chain(self, gold: Value, answer: Value) -> bool:
         """Compare a plain gold with an answer such as ``x = 2 · 3 = 6``."""
@@ -336,6 +382,8 @@ class AnswerComparer:
             return True
         if relations.is_constant_assignment(gold) and relations.is_constant_assignment(answer):
             return False
+        if relations.states_result(gold) and relations.states_result(answer):
+            return sides._compare_results(gold, answer)
         differences = relations.side_differences(*map(relations.square_out, (gold, answer)))
         if differences is None:
             return False
@@ -358,6 +406,14 @@ class AnswerComparer:
         left, right = differences
         return constant_ratio_sign(left, right, self.budget) != 0
 
+    def _compare_results(self, gold: tree.Relation, answer: tree.Relation) -> bool:
+        """Compare two calculations by their results; both must be true."""
+        if not self.is_equal(gold.parts[-1], answer.parts[-1]):
+            return False
+        if relations.states_antiderivative(gold):
+            return self.is_equal(gold.parts[0], answer.parts[0])
+        return all(self.is_equal(side.parts[0], side.parts[-1]) for side in (gold, answer))
+
     def _compare_inequalities(self, gold: tree.Relation, answer: tree.Relation) -> bool:
         """Whether the chains are equal, or the ratio of the differences has the right sign."""
         if are_equal_chains(gold, answer, self.is_equal):
@@ -372,10 +428,8 @@ class AnswerComparer:
         return sign == -1 and SWAPPED_OPS.get(gold.ops[0]) == answer.ops[0]
 
 
-def _is_numbered_root(name: str) -> bool:
-    """Whether a name denotes one of several roots, such as ``x_1``."""
-    root, _, number = name.partition("_")
-    return root in _ROOT_NAMES and number.isdigit()
+def _has_equation(items: tuple[Value, ...]) -> bool:
+    return any(isinstance(item, tree.Relation) for item in items)
 
 
 def _have_same_multiplicities(

@@ -10,7 +10,7 @@ from fsdpo_data.answers.tree import Unit
 _TABLE = read_toml(__file__)
 
 #: One-letter units. They are units only if a letter cannot be a variable.
-LETTER_UNITS = frozenset("msghLlJNWVATKCMHF")
+LETTER_UNITS = frozenset("msghdLlJNWVATKCMHF")
 _SI = _TABLE["si"]
 #: A prefix with a unit of one letter, such as ``pC``. They are units only where a letter is one.
 SHORT_UNITS = frozenset(

@@ -12,7 +12,10 @@ from fsdpo_data.answers.parsing.statements import parse_value
 from fsdpo_data.answers.tree import Node
 
 _DERIVATIVE_NUMERATOR = re.compile(r"(?:d|partial)(?:\^\{?(\d)\}?)?([A-Za-z].*)")
-_DERIVATIVE_DENOMINATOR = re.compile(r"(?:d|partial)([A-Za-z]+)(?:\^\{?\d\}?)?")
+_DERIVATIVE_DENOMINATOR = re.compile(r"(?:d|partial)([A-Za-z]+)(?:\^\{?(\d)\}?)?")
+
+#: Variables by which a prime differentiates; a derivative by another variable names it.
+_PRIME_VARIABLES = ("x", "t")
 
 
 @operand("cmd", "frac")
@@ -36,10 +39,12 @@ def _parse_derivative(cursor: TokenCursor) -> Node | None:
     if numerator is None or cursor.peek_sign() != "{":
         return None
     denominator = _DERIVATIVE_DENOMINATOR.fullmatch(cursor.take_group_text())
-    if denominator is None:
+    is_letter_order = denominator is not None and len(denominator[1]) > 1
+    if denominator is None or (not is_letter_order and numerator[1] != denominator[2]):
         return None
     primes = "'" * int(numerator[1] or 1)
-    variable = denominator[1] if "partial" in denominator[0] else ""
+    is_named = "partial" in denominator[0] or denominator[1] not in _PRIME_VARIABLES
+    variable = denominator[1] if is_named else ""
     return tree.Sym(numerator[2] + primes + variable)
 
 

@@ -75,6 +75,8 @@ def parse_function(cursor: TokenCursor, name: str) -> Value:
         else:
             exponent = parse_script(cursor)
     args = _parse_function_arguments(cursor)
+    if name in ("max", "min") and (base is not None or len(args) < 2):
+        raise UnparsableAnswerError("a maximum or minimum has no list of values")
     if exponent == tree.Num(Fraction(-1)) and name in TRIG_FUNCTIONS:
         name = "a" + name
         exponent = None

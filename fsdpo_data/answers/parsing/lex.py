@@ -29,7 +29,8 @@ class Token:
     kind: str
     #: The letters, the sign, the digits, or the command without its backslash.
     text: str
-    #: 0 directly after the previous token, 1 after white space, 2 after a spacing command.
+    #: 0 directly after the previous token, 1 after white space, 2 after a spacing command, 3 after
+    #: ``\\quad``, which separates statements.
     space: int = 0
     #: Whether the token is part of the argument of ``\text`` or ``\mathrm``.
     upright: bool = False
@@ -152,7 +153,7 @@ class _Lexer:
             self._append_token("let" if len(word) == 1 else "word", word)
         elif kind == "thin":
             if match.group() != "\\!":
-                self.space = 2
+                self.space = 3 if "quad" in match.group() else max(self.space, 2)
         elif kind == "dots4":
             self._append_token("cmd", "ldots")
         else:

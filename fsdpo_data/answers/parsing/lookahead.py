@@ -24,6 +24,8 @@ _COMPARISON_SIGNS = frozenset(("<", ">", "le", "ge", "=", "ne", "in"))
 def is_factor_next(cursor: TokenCursor) -> bool:
     """Whether the next token begins another factor of the product."""
     token = cursor.peek()
+    if token.space > 2 and token.kind in ("let", "word"):
+        return False  # a new statement
     if token.kind == "num":
         previous = cursor.tokens[cursor.position - 1]
         if previous.kind == "num":  # "2^6 3^5"
@@ -99,14 +101,25 @@ def is_letter_unit(cursor: TokenCursor, token: Token) -> bool:
     if cursor.peek_sign(1) == "^" and token.text != "m":
         has_minus = "-" in (cursor.peek_sign(2), cursor.peek_sign(3))
         return token.upright or (cursor.letter_units and has_minus)  # "3s^2" is not a time
-    if cursor.letter_units or token.upright:
+    if cursor.letter_units or token.upright or _is_in_compound(cursor, token):
         return True
-    if token.space == 2:
+    if token.space >= 2:
         return cursor.peek(1).kind == "eof" or (
             cursor.peek_sign(1) == "^" and cursor.position + 5 >= len(cursor.tokens)
         )
     # "5 m" is a number and a letter in plain text.
     return token.space == 1 and len(cursor.tokens) == 2 and cursor.tokens[0].kind == "num"
+
+
+def _is_in_compound(cursor: TokenCursor, token: Token) -> bool:
+    """Whether a letter is the larger unit of "2 h 50 min" or "5 m 20 cm"."""
+    if cursor.peek(1).kind != "num" or cursor.tokens[cursor.position - 1].kind != "num":
+        return False
+    if token.text == "h" and cursor.peek(2).text == "m":
+        return True  # "2 h 50 m" is a time
+    unit = find_unit(token.text)
+    smaller = find_unit(cursor.peek(2).text)
+    return unit is not None and smaller is not None and unit.dims == smaller.dims
 
 
 def is_bracketed_unit_next(cursor: TokenCursor) -> bool:

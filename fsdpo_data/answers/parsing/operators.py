@@ -1,9 +1,11 @@
 r"""Parser of operators with a bound variable: sums, products, integrals and limits."""
 
+import re
+
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.parsing.cursor import TokenCursor
 from fsdpo_data.answers.parsing.expressions import parse_product
-from fsdpo_data.answers.parsing.lex import parse_integer
+from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, parse_integer
 from fsdpo_data.answers.parsing.nodes import as_node
 from fsdpo_data.answers.parsing.operands import operand, parse_primary
 from fsdpo_data.answers.parsing.statements import parse_value
@@ -11,6 +13,8 @@ from fsdpo_data.answers.tree import Node
 
 #: First character of the names of bound variables. Letters of an answer never start with it.
 BOUND_PREFIX = "#"
+#: The relation between the variable of an operator and its first bound.
+_BOUND_OPS = {"sum": "=", "prod": "=", "int": "=", "lim": "->"}
 
 
 @operand("cmd", "sum", "prod", "int", "lim")
@@ -25,6 +29,8 @@ def parse_big_operator(cursor: TokenCursor) -> Node:
             cursor.accept("}")
         else:
             bound = parse_primary(cursor)
+        if isinstance(bound, tree.Relation) and bound.ops != (_BOUND_OPS[name],):
+            raise UnparsableAnswerError(f"the bound of {name} is another relation")
         sides = bound.parts if isinstance(bound, tree.Relation) else (bound,)
         parts.extend(as_node(side) for side in sides)
     return _build_bound_operator(name, parts, as_node(parse_product(cursor)))
@@ -47,6 +53,8 @@ def _build_bound_operator(name: str, parts: list[Node], body: Node) -> Node:
             variable = factors[-1]
             body = tree.multiply(list(factors[:-2])) if len(factors) > 2 else parse_integer("1")
             parts = [variable, *parts]
+    if name == "int" and variable is None:
+        raise UnparsableAnswerError("the integral has no variable")
     if not isinstance(variable, tree.Sym) and variable != tree.Const("i"):
         return tree.Call(name, (*parts, body))
     if name == "int" and len(parts) == 1:
@@ -66,9 +74,18 @@ def _bound_variable_depth(node: Node) -> int:
 
 
 def _rename_variable(node: Node, old: tree.Sym | tree.Const, new: str) -> Node:
-    """Rename a variable, also where it is a subscript as in ``a_k``."""
+    """Rename a variable; ``a_k`` and ``a_{n-k}`` become functions of their index ``k``."""
     if node == old:
         return tree.Sym(new)
-    if isinstance(node, tree.Sym) and node.name.endswith(f"_{old.name}"):
-        return tree.Sym(node.name[: -len(old.name)] + new)
+    if isinstance(node, tree.Sym) and (match := _indexed_name(node.name, old.name)):
+        return tree.Call(match, (tree.Sym(new),))
     return tree.map_children(node, lambda child: _rename_variable(child, old, new))
+
+
+def _indexed_name(name: str, index: str) -> str:
+    """Return a name whose subscript contains the index, with a mark in its place, or ""."""
+    stem, _, subscript = name.partition("_")
+    parts = re.findall(r"[A-Za-z]+|[^A-Za-z]", subscript)
+    if index not in parts:
+        return ""
+    return f"{stem}_{''.join(BOUND_PREFIX if part == index else part for part in parts)}"

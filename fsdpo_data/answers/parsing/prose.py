@@ -5,6 +5,7 @@ from fractions import Fraction
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.languages import words_with_meaning
+from fsdpo_data.answers.lexicon.units import are_opposites
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.lexicon.words import ORDINALS
 from fsdpo_data.answers.tables import compile_patterns, read_toml
@@ -15,7 +16,7 @@ _PATTERNS = compile_patterns(_TABLE["patterns"])
 _WRAPPER = _PATTERNS["wrapper"]
 _BRACES = str.maketrans("{}$", "   ")
 _WRAPPER_OR_BRACE = re.compile(rf"(?P<wrapper>{_WRAPPER.pattern})(?P<opened>\s*\{{)?|\\?[{{}}]")
-_SPACING = re.compile(r"\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
+_SPACING = re.compile(r"(?<!\\)\\[,;:! ]|\\q?quad(?![A-Za-z])|~")
 _PLAIN = re.compile(r"\\?[A-Za-z]+|\d+(?:\.\d+)?|[^\sA-Za-z\d]")
 _IGNORED = frozenset("'\"().,;:{}$!?*`[]")
 _FILLERS = word_set("the a an is are was were it they their its both there on due will be")
@@ -97,7 +98,11 @@ _VALUES_BY_WORDS = {
 
 def phrase_value(words: tuple[str, ...]) -> Value | None:
     """Return the value of a fixed phrase such as "no solution" or "n is odd", else None."""
-    if words[:1] and words[0] in _SUBJECTS and words[1:] in _VALUES_BY_WORDS:
+    if (
+        words[:1]
+        and words[0] in _SUBJECTS
+        and (words[1:] in _VALUES_BY_WORDS or words[1:3] == ("has", "no"))
+    ):
         words = words[1:]
     text = " ".join(words)
     if _PATTERNS["none_exists"].fullmatch(text):
@@ -277,6 +282,51 @@ def normalize_words(words: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(normal_words)
 
 
+#: Groups of words that exclude each other: the meanings, by their words.
+_CLOSED_LISTS = [
+    {
+        normalize_words(plain_words(word.replace("_", " "))): meaning
+        for meaning, synonyms in enumerate(words.split())
+        for word in synonyms.split("=")
+    }
+    for words in _TABLE["closed_lists"]
+]
+
+
+def is_known_word(text: str) -> bool:
+    """Whether a closed list has a text, or a fixed phrase has a value."""
+    words = normalize_words(plain_words(text))
+    return any(words in group for group in _CLOSED_LISTS) or _closed_meaning(text) is not None
+
+
+def _closed_meaning(text: str) -> Value | frozenset[str] | str | None:
+    """Return the value of a fixed phrase, a yes or no, or the letters of choices; else None."""
+    if polar := _PATTERNS["polar"].match(text):
+        return tree.Words((polar[1].lower(),))
+    if (value := phrase_value(plain_words(text))) is not None:
+        return value
+    is_letters = _CAPITAL_LETTERS.fullmatch(text) is not None
+    return (_letter_set(text) or None) if is_letters else None
+
+
+def are_different_words(gold: str, answer: str) -> bool:
+    """Whether two texts exclude each other: words of one closed list, opposites, a denial.
+
+    Names such as "Brand A" and "Brand B" differ in their last letter.
+    """
+    gold_words, answer_words = (normalize_words(plain_words(text)) for text in (gold, answer))
+    meanings = [_closed_meaning(text) for text in (gold, answer)]
+    if None not in meanings and type(meanings[0]) is type(meanings[1]):
+        return meanings[0] != meanings[1]
+    if are_opposites(gold.lower().split(), answer.lower().split()):
+        return True
+    for group in _CLOSED_LISTS:
+        if gold_words in group and answer_words in group:
+            return group[gold_words] != group[answer_words]
+    are_names = is_name_with_suffix(gold) and is_name_with_suffix(answer)
+    return are_names and gold_words[:-1] == answer_words[:-1] and gold_words != answer_words
+
+
 MAX_COMPARED_CHARS = 400  #: Maximum number of characters of an answer that is compared as words.
 
 
@@ -295,9 +345,47 @@ def chosen_letter(text: str) -> str:
     # A small letter alone is a variable or an article, not a choice.
     if letter.islower() and not is_marked and match.start("letter") == 0:
         return ""
-    if _PATTERNS["denied_choice"].search(text_after):
+    if _PATTERNS["denied_choice"].search(text_after) or _PATTERNS["next_label"].search(text_after):
         return ""
     return letter.upper()
+
+
+#: A word of letters that the grammar reads as their product: "ABC", "tan".
+_WORD_OF_LETTERS = re.compile(r"[A-Z]{3,}|[a-z]*[aeiou][a-z]*|[IVXLCDM]{2,}")
+
+
+def are_anagrams(gold: str, answer: str) -> bool:
+    """Whether two words have the same letters in another order: "ABC" and "CBA".
+
+    As products of letters they are equal, as words or as names of points they may differ.
+    """
+    if gold == answer or sorted(gold) != sorted(answer) or len(gold) < 2:
+        return False
+    return all(_WORD_OF_LETTERS.fullmatch(text) for text in (gold, answer))
+
+
+def are_roman_numerals(gold: str, answer: str) -> bool:
+    """Whether two texts can only be Roman numerals, such as "XIV"."""
+    return all(_PATTERNS["roman"].fullmatch(text) for text in (gold, answer))
+
+
+#: Words in front of a value that do not say which value it is.
+_LABEL_WORD = re.compile(r"[a-z0-9]+")
+_NAMELESS_WORDS = word_set(_TABLE["nameless"])
+
+
+def name_different_values(gold: tuple[str, ...], answer: tuple[str, ...]) -> bool:
+    """Whether two labels name different values: "the radius", "the diameter"."""
+    gold_words, answer_words = (
+        set(_LABEL_WORD.findall(" ".join(label))) - _NAMELESS_WORDS for label in (gold, answer)
+    )
+    if gold_words != answer_words:
+        return not (gold_words <= answer_words or answer_words <= gold_words)
+    gold_letters, answer_letters = (
+        [word for word in _LABEL_WORD.findall(" ".join(label)) if len(word) == 1]
+        for label in (gold, answer)
+    )
+    return gold_letters != answer_letters  # "F(x, y)" is not "F(y, x)"
 
 
 def _letter_set(text: str) -> frozenset[str]:

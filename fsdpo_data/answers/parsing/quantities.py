@@ -3,13 +3,17 @@
 from fractions import Fraction
 
 from fsdpo_data.answers import tree
-from fsdpo_data.answers.lexicon.units import DEGREE, RANK_DIMS, qualify_unit
+from fsdpo_data.answers.lexicon.units import DEGREE, RANK_DIMS, UNITS, qualify_unit
 from fsdpo_data.answers.parsing.cursor import TokenCursor
 from fsdpo_data.answers.parsing.expressions import parse_sum, remainder
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError
 from fsdpo_data.answers.parsing.nodes import as_node
 from fsdpo_data.answers.parsing.units import parse_degree_unit, parse_unit
 from fsdpo_data.answers.tree import Node, Value
+
+#: Words for the parts of a degree.
+_ARC_WORDS = (("minutes", "minute", "min"), ("seconds", "second", "sec"))
+_STATEMENT_NUMBER = frozenset("IVX")  #: Letters of the numbers of statements: "II and IV are true".
 
 
 def parse_quantity_or_ratio(cursor: TokenCursor) -> Value:
@@ -30,6 +34,7 @@ def parse_quantity(cursor: TokenCursor) -> Value:
     """Parse a sum with its currency or unit; without one, return the sum."""
     # ``parse_sum`` sets ``cursor.currency`` if it finds a currency sign before a number.
     outer_currency = cursor.replace_currency(None)
+    first = cursor.peek()
     value = parse_sum(cursor)
     currency = cursor.replace_currency(outer_currency)
     if not tree.is_node(value):
@@ -51,6 +56,10 @@ def parse_quantity(cursor: TokenCursor) -> Value:
         degrees = tree.negate(angle) if is_negative else angle
         return tree.Quantity(degrees, parse_degree_unit(cursor))
     unit = parse_unit(cursor, node)
+    is_name = first.kind == "word" and first.text.isupper() and not _has_number(node)
+    is_name = is_name and not _STATEMENT_NUMBER.issuperset(first.text)
+    if unit is not None and not unit.dims and is_name:
+        raise UnparsableAnswerError(f"{first.text} is a part of a name, not a number of things")
     if currency is not None and unit is not None:
         # "$5 per hour" is five dollars, and not "$5 per day".
         words = unit.words or tuple(unit.label.replace("·", " ").replace("^-1", "").split())
@@ -58,9 +67,14 @@ def parse_quantity(cursor: TokenCursor) -> Value:
     quantity = _make_quantity(node, unit or currency)
     if not isinstance(quantity, tree.Quantity) or not quantity.unit.dims:
         return quantity  # a plain number, or counted things
-    if quantity.unit is DEGREE and cursor.peek().kind == "num":
+    if quantity.unit.dims == DEGREE.dims and cursor.peek().kind == "num":
         return _parse_arc(cursor, quantity)
     return _parse_compound(cursor, quantity)
+
+
+def _has_number(node: Node) -> bool:
+    """Whether an expression has a number or a function, and not only letters."""
+    return any(isinstance(part, tree.Num | tree.Call) for part in tree.walk(node))
 
 
 def _accept_percent_of(cursor: TokenCursor) -> bool:
@@ -76,7 +90,7 @@ def _accept_percent_of(cursor: TokenCursor) -> bool:
 
 
 def _parse_arc(cursor: TokenCursor, degrees: tree.Quantity) -> tree.Quantity:
-    r"""Parse minutes and seconds after degrees: ``25^\circ 30' 36''``."""
+    r"""Parse minutes and seconds after degrees: ``25^\circ 30' 36''``, "25 degrees 30 minutes"."""
     terms: list[Node] = [degrees.node]
     for parts_per_degree in (60, 3600):
         start = cursor.position
@@ -84,6 +98,9 @@ def _parse_arc(cursor: TokenCursor, degrees: tree.Quantity) -> tree.Quantity:
         if number is None:
             break
         cursor.skip()
+        if cursor.accept_word(*_ARC_WORDS[len(terms) - 1]):
+            terms.append(tree.multiply([number, tree.Num(Fraction(1, parts_per_degree))]))
+            continue
         has_caret = bool(cursor.accept("^"))
         marks = (
             cursor.accept_degree_or_primes()
@@ -102,6 +119,10 @@ def _parse_compound(cursor: TokenCursor, first: tree.Quantity) -> tree.Quantity:
     start = cursor.position
     depth = cursor.depth
     cursor.accept_word("and")
+    number = cursor.peek().number
+    if number is not None and first.unit == UNITS["h"] and cursor.peek(1).text == "m":
+        cursor.skip(2)
+        return combine_quantities((first, tree.Quantity(number, UNITS["min"]))) or first
     if cursor.peek().kind == "num":
         cursor.enter_level()
         try:

@@ -165,7 +165,8 @@ class ParsedAnswer:
     @cached_property
     def labelled_parts(self) -> dict[str, Value]:
         """The values of "width 5, length 10" by label; empty for other texts."""
-        if not isinstance(self.value, Words) or len(self.cleaned) > MAX_TEXT_CHARS:
+        is_labelled = isinstance(self.value, Words) or are_labelled_numbers(self.value)
+        if not is_labelled or len(self.cleaned) > MAX_TEXT_CHARS:
             return {}
         values = {label: read(part) for label, part in split_labelled_parts(self.unwrapped).items()}
         return {} if any(isinstance(value, Words) for value in values.values()) else values
@@ -269,6 +270,8 @@ def read_cleaned(cleaned: str, letter_units: bool = False) -> Value:
         cleaned = _replace_union(cleaned)
     if cleaned.endswith(")"):
         cleaned = _PATTERNS["restriction"].sub(r" , \1", cleaned)
+    if _PATTERNS["second_part"].search(cleaned) and (parts := _read_parts(cleaned)):
+        return parts
     excluded = reals_except(cleaned)
     value = _parse(cleaned, letter_units) if excluded is None else _read_reals_except(excluded)
     if value is None:
@@ -309,6 +312,9 @@ def _read_special(text: str) -> Value | None:
         date_or_time = read_date_or_time(" ".join(_drop_text_commands(text).split()))
         if date_or_time is not None:
             return date_or_time
+    if division := _PATTERNS["division"].fullmatch(plain):
+        parts = (Num(Fraction(int(division[name]))) for name in ("quotient", "remainder"))
+        return ValueList("()", tuple(parts))
     if "_" in text or "base" in text:
         number = _PATTERNS["number_in_base"].fullmatch(re.sub(r"[\s,]|\\\\", "", plain_text(text)))
         if number is not None:
@@ -432,6 +438,14 @@ def unread_words(value: Value) -> str:
     return ""
 
 
+def are_labelled_numbers(value: Value) -> bool:
+    """Whether a list such as "A: 4, B: 14" was read as ratios of a letter and a number."""
+    return isinstance(value, ValueList) and all(
+        isinstance(item, Ratio) and isinstance(item.parts[0], Sym) and len(item.parts) == 2
+        for item in value.items
+    )
+
+
 def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
     """Return all possible values of a text, first ``value``.
 
@@ -447,8 +461,6 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
     if clock := _PATTERNS["hours_and_minutes"].fullmatch(plain_text(cleaned)):
         time = read_date_or_time(f"{clock[1]}:{clock[2]:0>2}")
         return (value,) if time is None else (value, time)
-    if _PATTERNS["second_part"].search(cleaned) and (parts := _read_parts(cleaned)):
-        return (value, parts)
     if matrix := _nested_rows(value):
         return (value, matrix)  # as Mathematica writes it
     natural = value if "\\log" in cleaned else with_natural_logarithms(value)
@@ -459,7 +471,7 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
         numbers = (Num(Fraction(int(part))) for part in re.findall(r"\d+", cleaned))
         return (value, ValueList("", tuple(numbers)))
     if isinstance(value, ValueList) and value.brackets == "":
-        total = combine_quantities(value.items)
+        total = None if " or " in cleaned else combine_quantities(value.items)
         return (value,) if total is None else (value, total)
     if ";" in cleaned and cleaned.startswith("[") and (matrix := _read_rows(cleaned)):
         return (value, matrix)

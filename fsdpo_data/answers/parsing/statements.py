@@ -27,7 +27,7 @@ def parse_value(cursor: TokenCursor) -> Value:
         parts.append(_parse_list(cursor))
     if len(parts) == 1:
         return parts[0]
-    are_statements = all(map(_is_statement, parts)) or _have_different_names(parts)
+    are_statements = _are_statements(parts) or _have_different_names(parts)
     if are_statements or (has_logical_or and all(map(_is_formula, parts))):
         return tree.Connective("or", tuple(parts))
     return tree.ValueList("", tuple(item for part in parts for item in tree.list_values(part)))
@@ -44,7 +44,7 @@ def _parse_list(cursor: TokenCursor) -> Value:
     if cases is not None or len(items) == 1:
         return cases or items[0]
     is_logical = separators[-1] == "wedge" and all(map(_is_formula, items))
-    if is_logical or ("," not in separators and all(map(_is_statement, items))):
+    if is_logical or ("," not in separators and _are_statements(items)):
         return tree.Connective("and", tuple(items))
     return tree.ValueList("", _distribute_equations(tuple(items)))
 
@@ -204,6 +204,13 @@ def _is_statement(value: Value) -> bool:
     )
 
 
+def _are_statements(values: list[Value]) -> bool:
+    """Whether all values are statements; an equation next to one is a statement, too."""
+    return any(map(_is_statement, values)) and all(
+        _is_statement(value) or isinstance(value, tree.Relation) for value in values
+    )
+
+
 def _have_different_names(values: list[Value]) -> bool:
     """Whether the values are equations for different variables, as in "x = 1 or y = 2"."""
     equations = [value.parts for value in values if isinstance(value, tree.Relation)]
@@ -243,6 +250,8 @@ def combine_cases(items: list[Value]) -> Value | None:
     Raises:
         UnparsableAnswerError: Only one or only some of the values have a condition.
     """
+    if any(isinstance(item, tree.Relation) and item.ops != ("=",) for item in items):
+        return None
     heads = {item.parts[0] for item in items if isinstance(item, tree.Relation)}
     bodies = [item.parts[-1] if isinstance(item, tree.Relation) else item for item in items]
     pieces = [body for body in bodies if isinstance(body, tree.Piecewise)]

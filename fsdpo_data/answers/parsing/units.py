@@ -20,6 +20,7 @@ from fsdpo_data.answers.lexicon.units import (
 from fsdpo_data.answers.lexicon.vocabulary import KEYWORDS, NON_NOUNS
 from fsdpo_data.answers.lexicon.words import find_denominator, is_number_word
 from fsdpo_data.answers.parsing.cursor import TokenCursor
+from fsdpo_data.answers.parsing.lex import UnparsableAnswerError
 from fsdpo_data.answers.parsing.lookahead import (
     is_bracketed_unit_next,
     is_condition_next,
@@ -244,6 +245,8 @@ def _parse_modulus(cursor: TokenCursor) -> tree.Unit | None:
         if has_bracket:
             cursor.expect(")")
         if isinstance(modulus, tree.Num):
+            if modulus.value <= 0:
+                raise UnparsableAnswerError("the modulus is not positive")
             label = f"mod {modulus.value}"
             return tree.Unit(label, ((label, 1),))
     cursor.position = start
@@ -271,6 +274,8 @@ def _take_noun_word(cursor: TokenCursor, words: list[str]) -> bool:
     if is_condition_next(cursor):
         return False
     token = cursor.peek()
+    if token.kind == "let" and cursor.peek_sign(1) == "=":
+        return False  # "8 rad/s y = 5"
     is_hyphenated = cursor.peek_sign(1) == "-" and cursor.peek(2).kind == "word"
     if token.kind == "word" or (token.kind == "let" and (words or is_hyphenated)):
         # An infinitive belongs to the noun: "ways to win".

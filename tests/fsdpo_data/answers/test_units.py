@@ -62,7 +62,7 @@ def test_the_units_have_the_sizes_and_dimensions_of_pint():
     compared = 0
     differences = []
     for name, unit in UNITS.items():
-        if OWN_DIMENSIONS & dict(unit.dims).keys() or not name.isascii():
+        if OWN_DIMENSIONS & dict(unit.dims).keys() or not name.isascii() or "gauss" in name:
             continue
         pint_name = OTHER_MEANINGS.get(name, name).replace(" ", "_")
         try:
