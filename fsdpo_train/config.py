@@ -246,9 +246,9 @@ class PrmConfig(TrainConfig):
     r"""Train a process reward model (PRM) on solutions with step labels.
 
     The defaults are those of Full-Step-DPO (arXiv 2502.14356) for models with 7 billion weights:
-    one epoch, 256 solutions per optimizer step on one device, and a learning rate of 5e-7. Small
-    models need a much higher learning rate. `tiny`, the model of a million weights in the package,
-    has its own, which the command prints.
+    one epoch, 256 solutions per optimizer step on one device, and a learning rate of 5e-7. Good
+    rates for smaller models are not known. `tiny`, the model of a million weights in the package,
+    has its own defaults, which the command prints.
 
     Examples:
         fsdpo-train prm runs/demo --model tiny --out runs/prm --epochs 3
@@ -348,8 +348,9 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     The defaults are those of Full-Step-DPO (arXiv 2502.14356) for models with 7 billion weights:
     one epoch, and 4 prompts per optimizer step on one device, which are 64 pairs if every prompt
     has 16. `batch_pairs` counts the pairs instead. The learning rate, β and γ come from there too.
-    Small models need a much higher learning rate. `tiny`, the model of a million weights in the
-    package, has its own, which the command prints.
+    Good rates for smaller models are not known: at 0.5 billion weights, 5e-6 is suspected to be too
+    high. `tiny`, the model of a million weights in the package, has its own defaults, such as 1e-4,
+    which the command prints.
 
     Examples:
         fsdpo-train dpo runs/pairs --model tiny --loss full-step --out runs/full-step

@@ -60,7 +60,7 @@ class Verdict(NamedTuple):
 class Grader(Protocol):
     """A component that compares the answers of responses with gold answers."""
 
-    #: The full name of the grader for manifests, e.g. ``math@5``.
+    #: The full name of the grader for manifests, e.g. ``math@6``.
     version: str
 
     def grade(self, requests: Sequence[GradingRequest]) -> list[Verdict]:

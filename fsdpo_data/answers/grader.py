@@ -38,7 +38,7 @@ from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 #: math@2 dropped the braces of labelled formulas, and called unread answers incorrect. math@4
 #: called answers with other names than the gold incorrect, and preferred a box to a later "the
 #: answer is".
-GRADER_NAME = "math@5"
+GRADER_NAME = "math@6"
 #: ``Verdict.rule`` of responses whose thinking does not end, and that therefore have no answer.
 UNCLOSED_THINKING_RULE = "unclosed-thinking"
 #: Maximum words of a gold answer that is searched for in a sentence.

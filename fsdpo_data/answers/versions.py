@@ -1,4 +1,4 @@
-"""Graders by their full names, e.g. ``math@5``."""
+"""Graders by their full names, e.g. ``math@6``."""
 
 import re
 
@@ -9,7 +9,7 @@ _TOLERANCE = re.compile(r"0(\.\d+)?")
 
 
 def get_grader(version: str | None = None) -> Grader:
-    """Return the grader with a full name such as ``math@5+tolerance=0.01``.
+    """Return the grader with a full name such as ``math@6+tolerance=0.01``.
 
     Without a name, the strict grader of this release is returned.
 

@@ -130,7 +130,7 @@ SampleRecord: TypeAlias = StageRecord[SampleSettings, StageCounts]
 class GradeSettings(FileModel):
     """Everything that determines the outcomes of the solutions."""
 
-    grader: str  #: Full name of the grader, such as ``math@5``.
+    grader: str  #: Full name of the grader, such as ``math@6``.
     labels: str  #: Name of the rule that sets the column ``labels`` from outcomes.
     #: Whether a solution without text after its thinking may have its answer in the thinking.
     grade_thinking: bool = False

@@ -76,7 +76,7 @@ class GradeStage(Stage):
     name = GRADE_STAGE
     writes = ("outcome",)
 
-    grader: str  #: Full name of the grader, such as ``math@5``.
+    grader: str  #: Full name of the grader, such as ``math@6``.
     workers: int | None = None  #: Processes that grade; None for one per available core.
     #: Whether a solution without text after its thinking may have its answer in the thinking.
     grade_thinking: bool = False

@@ -297,6 +297,7 @@ def test_a_failed_start_leaves_the_output_directory_usable(architecture, data, t
         (0.05, 1, 0),
         (0.05, 5, 0),  # transformers rounds up, and the run loses its first step
         (0.05, 40, 2),
+        (0.05, 30, 2),
         (0.29, 100, 29),  # 0.29 * 100 is 28.999999999999996
         (3, 3, 2),
         (9, 1, 0),

@@ -50,7 +50,7 @@ class GradeCommandOptions(GradingOptions, ResponseReading):
 
         Accept numbers within a relative tolerance of 1 %:
 
-            fsdpo-data grade runs/a --out runs/tolerant --grader math@5+tolerance=0.01
+            fsdpo-data grade runs/a --out runs/tolerant --grader math@6+tolerance=0.01
 
         Ask a judge about undecided answers:
 
