@@ -1,7 +1,8 @@
 """The rule-based math grader: extract the answer, parse both sides, compare them."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 
 from fsdpo_data.answers import GradingRequest, Verdict, tree
 from fsdpo_data.answers.comparison.equivalence import (
@@ -39,6 +40,7 @@ from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 #: called answers with other names than the gold incorrect, and preferred a box to a later "the
 #: answer is".
 GRADER_NAME = "math@6"
+ReadGold = Callable[[str], ParsedAnswer]  #: Reads a gold, each text once.
 #: ``Verdict.rule`` of responses whose thinking does not end, and that therefore have no answer.
 UNCLOSED_THINKING_RULE = "unclosed-thinking"
 #: Maximum words of a gold answer that is searched for in a sentence.
@@ -144,34 +146,31 @@ class MathGrader:
 
     def grade(self, requests: Sequence[GradingRequest]) -> list[Verdict]:
         """Grade responses and return their verdicts in the same order."""
-        texts = {text for item in requests for text in (item.gold, *item.alternative_golds)}
-        golds = {text: read_answer(text) for text in texts}
-        return [self._grade_safely(request, golds) for request in requests]
+        read_gold = cache(read_answer)
+        return [self._grade_safely(request, read_gold) for request in requests]
 
-    def _grade_safely(self, request: GradingRequest, golds: Mapping[str, ParsedAnswer]) -> Verdict:
+    def _grade_safely(self, request: GradingRequest, read_gold: ReadGold) -> Verdict:
         """Grade a response; a text for which a rule raises an exception is undecided."""
         try:
-            return self._grade_request(request, golds)
+            return self._grade_request(request, read_gold)
         except Exception as error:
             return failed_verdict(error)
 
-    def _grade_request(self, request: GradingRequest, golds: Mapping[str, ParsedAnswer]) -> Verdict:
-        """Grade a response, also without its tolerance; ``golds`` are parsed golds by text."""
+    def _grade_request(self, request: GradingRequest, read_gold: ReadGold) -> Verdict:
+        """Grade a response, also without its tolerance."""
         tolerance = self._tolerance if request.tolerance is None else request.tolerance
-        verdict = _grade_answer(request, golds, tolerance)
+        verdict = _grade_answer(request, read_gold, tolerance)
         if tolerance is None or verdict.status == "gold_unparsed":
             return verdict
         # Without a tolerance, no answer becomes correct.
         is_strict = verdict.status == "correct" and (
-            _grade_answer(request, golds, tolerance=None).status == "correct"
+            _grade_answer(request, read_gold, tolerance=None).status == "correct"
         )
         return verdict._replace(strict=is_strict)
 
 
-def _grade_answer(
-    request: GradingRequest, golds: Mapping[str, ParsedAnswer], tolerance: float | None
-) -> Verdict:
-    """Grade the part of a response after its thinking; ``golds`` are parsed golds by text."""
+def _grade_answer(request: GradingRequest, read_gold: ReadGold, tolerance: float | None) -> Verdict:
+    """Grade the part of a response after its thinking."""
     thinking = request.thinking
     response = request.response[thinking.end :]
     is_truncated = request.finish_reason != "stop"
@@ -182,13 +181,17 @@ def _grade_answer(
         is_truncated = True
     elif is_truncated and is_reconsidered(response):
         response = ""  # A doubt that is cut off leaves no answer.
-    verdict = grade_response(golds[request.gold], response, tolerance, is_truncated=is_truncated)
+    verdict = grade_response(
+        read_gold(request.gold), response, tolerance, is_truncated=is_truncated
+    )
     is_unclosed = thinking.closed is False and not request.grade_thinking
     if is_unclosed and verdict.status == "no_answer":
         return verdict._replace(rule=UNCLOSED_THINKING_RULE)
     for gold in request.alternative_golds:
         # A wrong response keeps the verdict on the main gold answer.
-        alternative = grade_response(golds[gold], response, tolerance, is_truncated=is_truncated)
+        alternative = grade_response(
+            read_gold(gold), response, tolerance, is_truncated=is_truncated
+        )
         is_better = verdict.status == "incorrect" and alternative.status == "undecided"
         if alternative.status == "correct" or is_better:
             verdict = alternative
@@ -203,9 +206,9 @@ def _compare_alternatives(
     *,
     verdict: Verdict,
 ) -> Verdict:
-    """Return the first verdict on an alternative reading that is not ``incorrect``.
+    """Return the first verdict on an alternative reading that is neither incorrect nor undecided.
 
-    Returns ``verdict``, the verdict on the answer itself, if all readings are incorrect.
+    Without one, the verdict on the answer itself is returned.
     """
     for reading in _alternative_readings(gold, extracted, response):
         if reading.text == extracted.answer:

@@ -66,21 +66,34 @@ def download_content(repo: HubRepo, commit: str) -> HubContent:
         UnavailableError: if the Hub cannot be reached, or refuses access.
     """
     # The Hub's client warns if no file matches, and nearly every repository has a README.
-    patterns = [_HUB_PROBLEM_FILES, MANIFEST_FILE, "README.md"]
+    folder = _download_files(repo, commit, [_HUB_PROBLEM_FILES, MANIFEST_FILE, "README.md"])
+    files = [file for file in sorted(folder.glob(_HUB_PROBLEM_FILES)) if _has_problems(file)]
+    # Another program may have written a file of this name, but no problems in our columns.
+    has_manifest = (folder / MANIFEST_FILE).is_file() and bool(files)
+    return HubContent(read_manifest(folder) if has_manifest else None, files)
+
+
+def download_solutions(repo: HubRepo, commit: str, manifest: Manifest) -> Path:
+    """Download the solutions of a dataset on the Hub; return the folder of the dataset.
+
+    Raises:
+        UnavailableError: if the Hub cannot be reached, or refuses access.
+    """
+    return _download_files(repo, commit, [file.path for file in manifest.config_files("solutions")])
+
+
+def _download_files(repo: HubRepo, commit: str, patterns: Sequence[str]) -> Path:
+    """Download the files of a commit whose paths match a pattern; return their folder."""
     with hub_errors(repo):
-        folder = Path(
+        return Path(
             call_hub(
                 hf.snapshot_download,
                 repo.name,
                 repo_type=repo.kind,
                 revision=commit,
-                allow_patterns=patterns,
+                allow_patterns=list(patterns),
             )
         )
-    files = [file for file in sorted(folder.glob(_HUB_PROBLEM_FILES)) if _has_problems(file)]
-    # Another program may have written a file of this name, but no problems in our columns.
-    has_manifest = (folder / MANIFEST_FILE).is_file() and bool(files)
-    return HubContent(read_manifest(folder) if has_manifest else None, files)
 
 
 def _has_problems(file: Path) -> bool:

@@ -103,7 +103,8 @@ def export(root: Path, name: str, out: Path, *, allow_benchmark: bool = False) -
     dataset_rows = read_rows(root, manifest, export_format.config)
     if export_format.trains_policy:
         without_thinking = find_solutions_without_thinking(root, manifest)
-        dataset_rows = _drop_rows(dataset_rows, without_thinking, result.left_out)
+        selected_rows = filter(export_format.accepts, dataset_rows)
+        dataset_rows = _drop_rows(selected_rows, without_thinking, result.left_out)
     rows = _convert_rows(dataset_rows, export_format, result.left_out)
     if export_format.has_unique_rows:
         rows = unique_rows(rows)

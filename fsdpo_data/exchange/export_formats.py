@@ -153,18 +153,9 @@ def compute_prm800k_values(row: Row) -> Row:
     if not all(is_right for _, is_right in steps):
         finish_reason = "found_error"
     else:
-        finish_reason = "solution" if _is_complete(row) else "give_up"
+        finish_reason = "solution" if row["finish_reason"] == "stop" else "give_up"
     # ``unknown`` fills the null fields of the row in ``formats.toml``.
     return {"rated_steps": rated_steps, "rating_finish_reason": finish_reason, "unknown": None}
-
-
-def _is_complete(row: Row) -> bool:
-    """Return whether a solution has an end: it is not truncated, and not the start of another.
-
-    An imported solution that goes on after its labelled steps ends with the text between two steps.
-    """
-    goes_on = row["outcome"] == UNGRADED and row["completions"][-1][-1:].isspace()
-    return row["finish_reason"] == "stop" and not goes_on
 
 
 def compute_processbench_values(row: Row) -> Row:

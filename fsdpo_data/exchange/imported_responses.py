@@ -98,7 +98,12 @@ class RecordedResponseImport(RowImport):
         self._leave_out_columns()
 
     def _leave_out_columns(self) -> None:
-        """Remove the columns that differ between the responses of a problem from all metadata."""
+        """Remove the columns that differ between the responses of a problem from all metadata.
+
+        The metadata of given problems are not those of the rows, and stay.
+        """
+        if self.gold_problems.problems:
+            return
         problems = self.spool.problems
         for problem_id, problem in problems.items() if self._left_out_columns else ():
             metadata = {

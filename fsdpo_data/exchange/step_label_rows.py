@@ -16,6 +16,8 @@ from fsdpo_data.steps.first_error import NO_ERROR
 from fsdpo_data.steps.segment import split_auto
 
 _FIRST_STEP = re.compile(r"\s*Step 1:")
+#: Text of a complete solution: a box, or the words before an answer.
+_STATED_ANSWER = re.compile(r"\\boxed|\banswer\b", re.I)
 _VERDICT = re.compile(r"\\boxed\{(Yes|No)\}")
 #: The heading of the last part of a complete solution in PRM800K.
 _PRM800K_ANSWER = "# Answer"
@@ -103,6 +105,7 @@ def read_prm800k(fields: Fields) -> Iterator[RecordedResponse]:
     problem = question["problem"]
     answer = str(question.get("ground_truth_answer") or "")
     chain: list[_RatedStep] = []
+    is_complete = fields["label"].get("finish_reason") == "solution"
     for step in fields["label"]["steps"]:
         alternatives, next_step = _split_completions(step)
         for alternative in alternatives:
@@ -110,10 +113,10 @@ def read_prm800k(fields: Fields) -> Iterator[RecordedResponse]:
         if next_step is None or next_step.rating is None:
             if alternatives:
                 return  # they contain the rated steps
+            is_complete = False
             break
         chain.append(next_step)
     if chain:
-        is_complete = fields["label"].get("finish_reason") == "solution"
         yield _solution_from_ratings(problem, answer, chain, is_complete=is_complete)
 
 
@@ -228,7 +231,8 @@ def read_math_aps(fields: Fields) -> Iterator[RecordedResponse]:
     """Read MATH-APS (OmegaPRM), as a tree or as a flat list of prefixes.
 
     Each leaf of the tree gives one solution, with the Monte-Carlo value of each piece as label. The
-    search splits a text at any word, so pieces join inside sentences, too, and stay unchanged.
+    search splits a text at any word, so pieces join inside sentences, too, and stay unchanged. A
+    leaf may be the start of a solution: a leaf without an answer goes on.
     """
     question = fields["question"]
     answer = str(fields["final_answer"])
@@ -243,7 +247,9 @@ def read_math_aps(fields: Fields) -> Iterator[RecordedResponse]:
         labels = [*parent_labels, parse_label(node["mc_value"])]
         queue += [(child, steps, labels) for child in node["children"]]
         if not node["children"]:
-            yield labelled_solution(question, _join_pieces(steps), labels, answer)
+            pieces = _join_pieces(steps)
+            goes_on = not _STATED_ANSWER.search("".join(pieces))
+            yield labelled_solution(question, pieces, labels, answer, goes_on=goes_on)
 
 
 def _join_pieces(pieces: Sequence[str]) -> list[str]:

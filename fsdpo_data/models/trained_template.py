@@ -65,8 +65,11 @@ def has_template(prompts: Iterable[str], template: Template) -> bool:
     """Return whether the text of a template is around the question of all prompts."""
     prefix, suffix = template.text_around_question()
     return all(
-        prompt.startswith(prefix)
-        and prompt.endswith(suffix)
-        and len(prompt) > len(prefix) + len(suffix)
+        (
+            prompt.startswith(prefix)
+            and prompt.endswith(suffix)
+            and len(prompt) > len(prefix) + len(suffix)
+        )
+        or (template.multiline and template.find_question(prompt) is not None)
         for prompt in prompts
     )

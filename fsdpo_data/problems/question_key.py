@@ -1,4 +1,4 @@
-"""The key of a question: equal keys mean the same question.
+"""The key of a question: questions with equal keys count as the same question.
 
 Splits, duplicates, contamination and the solutions of a problem all use this key.
 """

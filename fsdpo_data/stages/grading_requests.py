@@ -47,14 +47,17 @@ def mark_truncated_thinking(requests: Sequence[GradingRequest]) -> list[GradingR
     """Mark truncated responses of a run as thinking that never ends, if the template opens it.
 
     A server writes the start marker into the prompt, which may be unknown. Then only the end marker
-    shows the thinking, and a response that is truncated before it shows nothing. Other responses of
-    the same run have the end marker.
+    shows the thinking, and a response that is truncated before it shows nothing. Half of the
+    finished responses of the same run or more have the end marker then; a stray one is no sign.
 
     Args:
-        requests: The requests of a run, which have one model and one template.
+        requests: Requests of one model and one template, such as those of a shard.
     """
-    spans = [request.thinking for request in requests]
-    is_opened = any(span.markers is not None and span.closed and not span.start for span in spans)
+    finished = [request.thinking for request in requests if request.finish_reason == "stop"]
+    n_closed = sum(
+        bool(span.markers is not None and span.closed and not span.start) for span in finished
+    )
+    is_opened = 0 < n_closed >= len(finished) / 2
     return [
         request._replace(thinking=ThinkingSpan(len(request.response), closed=False))
         if is_opened and request.finish_reason == "length" and request.thinking.markers is None

@@ -17,6 +17,7 @@ from fsdpo_data.dataset.benchmark_problems import (
     HubContent,
     check_no_benchmark_problems,
     download_content,
+    download_solutions,
 )
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import errors_with_urls, local_copy
@@ -407,10 +408,14 @@ def _open_hub_dataset(source: HubSource, config: str, *, allow_benchmark: bool) 
         for record in records
     ]
     manifest = content.manifest
+    dropped_ids: set[str] = set()
+    if config == "pairs" and manifest is not None and manifest.thinking:
+        folder = download_solutions(source.repo, commit, manifest)
+        dropped_ids = find_solutions_without_thinking(folder, manifest)
     return RowSource(
         identity=identity,
         name=identity,
-        rows=lambda: iter(rows),
+        rows=lambda: _keep_thinking(iter(rows), dropped_ids),
         is_dataset=bool(config),
         provenance={**(_provenance(manifest) if manifest else {}), "dataset": identity},
         manifest=manifest,

@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
+from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, lacks_chat_format
 from fsdpo_data.models.prompts import (
     TEMPLATES,
     ChatFormat,
@@ -43,6 +44,12 @@ def check_stated_template(config: TrainConfig, data: TrainingData, tokenizer: An
     if template is None:
         return
     if template.needs_chat:
+        if not tokenizer.chat_template:
+            raise InputError(
+                "the tokenizer of the model has no chat template. Name a template without one.",
+                field="template",
+                value=getattr(config, "template", None),
+            )
         template = replace(template, chat=ChatFormat(tokenizer))
     for prompt in _distinct_prompts(data.sources):
         if not has_template([prompt], template):
@@ -68,9 +75,7 @@ def _training_template(config: TrainConfig, data: TrainingData) -> TemplateRef |
     stated = stated_template(config)
     if stated is not None:
         return add_chat_format(stated, str(config.out)).ref
-    refs: list[TemplateRef | None] = [
-        manifest.get(SAMPLE_STAGE, SampleRecord).options.template for manifest in data.manifests
-    ]
+    refs = [_sampled_template(config, manifest) for manifest in data.manifests]
     files = [source for source in data.sources if source.manifest is None]
     if files:
         refs.append(recognise_template(_distinct_prompts(files), str(config.out)))
@@ -78,6 +83,19 @@ def _training_template(config: TrainConfig, data: TrainingData) -> TemplateRef |
     if first_ref is None or {ref and ref.digest for ref in refs} != {first_ref.digest}:
         return None
     return first_ref if first_ref.text is not None or first_ref.name in TEMPLATES else None
+
+
+def _sampled_template(config: TrainConfig, manifest: Manifest) -> TemplateRef | None:
+    """Return the template of the prompts of a dataset; None if no template renders them.
+
+    A template has no place for messages before the question. Reward models read the prompts of a
+    chat server as the dataset has them, without the chat format.
+    """
+    sample = manifest.get(SAMPLE_STAGE, SampleRecord).options
+    has_messages = "messages" in (sample.engine.request_fields or {})
+    if has_messages or (config.stage == "prm" and lacks_chat_format(manifest)):
+        return None
+    return sample.template
 
 
 def _distinct_prompts(sources: Sequence[RowSource]) -> list[str]:

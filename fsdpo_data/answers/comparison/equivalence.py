@@ -49,12 +49,12 @@ def compare_answers(
     gold at the digits that the gold shows, or have at most this relative error. A tolerance of 0
     allows only the first.
     """
-    gold_answer = read_answer(gold) if isinstance(gold, str) else gold
-    response_answer = read_answer(answer) if isinstance(answer, str) else answer
     try:
+        gold_answer = read_answer(gold) if isinstance(gold, str) else gold
+        response_answer = read_answer(answer) if isinstance(answer, str) else answer
         return _compare_read(gold_answer, response_answer, tolerance, is_marked=is_marked)
     except Exception as error:  # a text that no rule foresees is not a wrong answer
-        return failed_verdict(error, response_answer.text)
+        return failed_verdict(error, answer if isinstance(answer, str) else answer.text)
 
 
 def failed_verdict(error: Exception, answer: str | None = None) -> Verdict:

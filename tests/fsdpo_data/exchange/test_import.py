@@ -19,6 +19,7 @@ from fsdpo_data.exchange.export import export
 from fsdpo_data.exchange.formats import get_step_label_format, step_label_formats
 from fsdpo_data.exchange.importing import quarantine_path
 from fsdpo_data.exchange.row_import import ImportResult
+from fsdpo_data.exchange.step_label_rows import read_prm800k
 
 
 def run_import(source: Path, name: str, out: Path) -> tuple[ImportResult, list[dict[str, Any]]]:
@@ -570,3 +571,10 @@ def test_a_manifest_says_what_the_labels_mean(tmp_path: Path) -> None:
         # 0 is neutral to some: each says what it is here
         meaning = entry.step_labels.settings.meaning
         assert ("neutral" in meaning) == (name in ("prm800k", "versaprm"))
+
+
+def test_a_chain_that_ends_before_an_unrated_step_is_not_finished(tmp_path: Path) -> None:
+    row = prm800k_row([("a.", 1, []), ("b.", 1, []), ("# Answer\n\n7", 1, [])], "solution")
+    row["label"]["steps"][1]["completions"][0]["rating"] = None
+    [solution] = read_prm800k(row)
+    assert solution.steps == ["a."] and solution.goes_on

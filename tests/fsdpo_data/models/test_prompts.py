@@ -19,6 +19,7 @@ from fsdpo_data.api import open_dataset
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.models.prompts import TEMPLATES, Template, get_template
+from fsdpo_data.models.trained_template import has_template
 
 ALPACA = (
     "Below is an instruction that describes a task. Write a response that appropriately completes "
@@ -266,3 +267,10 @@ def test_keyword_arguments_reach_the_chat_template(tmp_path: Path) -> None:
     assert template.ref.chat_arguments == {"thinks": False}
     with pytest.raises(InputError, match="is not a chat template"):
         get_template("problem").with_chat_arguments({"thinks": False})
+
+
+def test_a_template_fits_prompts_of_its_form_for_several_lines() -> None:
+    template = get_template("metamath")
+    prompts = [template.render("One line?"), template.render("A first line.\nAnd a question?")]
+    assert has_template(prompts, template)
+    assert not has_template([*prompts, "Q: 1+1?"], template)

@@ -30,6 +30,7 @@ from helpers import (
 
 from fsdpo_data.answers import Grader, GradingRequest, Verdict
 from fsdpo_data.answers.versions import get_grader
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
@@ -43,6 +44,7 @@ from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.outputs import grade_outputs, read_outputs
 from fsdpo_data.stages.grade import GradeStage
+from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_thinking
 from fsdpo_data.stages.score import RewardRecord, ScoreStage
 
 #: Columns that grading decides.
@@ -461,3 +463,14 @@ def test_thinking_reported_separately_by_a_server(tmp_path: Path) -> None:
     assert regraded["grader_rules"] == manifest["grader_rules"]
     summary = dict(summary_rows(validate(tmp_path / "b")))["thinking"]
     assert summary == "3 closed, 3 never ended"
+
+
+def test_a_stray_end_marker_makes_no_thinking_of_truncated_neighbours() -> None:
+    """Half of the finished responses or more must close a thought that the prompt opens."""
+    problem = Problem("2+2?", "4", "embedded", "train")
+    truncated = grading_request(problem, r"So \boxed{4} and", finish_reason="length")
+    closed = grading_request(problem, "hm</think> 4")
+    plain = grading_request(problem, "The answer is 4.")
+    for neighbours, is_thinking in (([closed], True), ([closed, plain, plain], False)):
+        marked = mark_truncated_thinking([truncated, *neighbours])[0]
+        assert (marked.thinking.closed is False) == is_thinking
