@@ -184,7 +184,9 @@ cases = [json.loads(line) for line in lines if line]
 assert [case["gold"] for case in cases] == ["5:30", "square"]
 for case in cases:
     gold = read_answer(case["gold"])
-    for answer, status in ((case["answer"], "correct"), ("half past 6", "incorrect")):
+    # A time and a word are kinds that cannot be compared.
+    other_status = "incorrect" if case["gold"] == "5:30" else "undecided"
+    for answer, status in ((case["answer"], "correct"), ("half past 6", other_status)):
         assert grade_response(gold, f"The answer is {answer}.").status == status, answer
 for gold, response in (("7", "Jibu ni 7."), ("yes", "Jibu: ndiyo")):
     assert grade_response(read_answer(gold), response).status == "correct", response

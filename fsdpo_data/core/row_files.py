@@ -314,14 +314,16 @@ def _find_row_list(content: Mapping[str, Any]) -> list[Any]:
 def _rows_of_columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the rows of an object whose values are columns; empty for another object.
 
-    Columns are lists of one length, or objects with the same keys, as pandas writes them.
+    Columns are lists of one length, or objects with the same numbers as keys, as pandas writes
+    them. Objects with other keys are rows by their ids.
     """
     columns = list(content.values())
     if len(columns) < 2:
         return []
     if all(isinstance(column, dict) for column in columns):
         keys = columns[0].keys()
-        if any(column.keys() != keys for column in columns):
+        has_numbers = all(key.isdecimal() for key in keys)
+        if not has_numbers or any(column.keys() != keys for column in columns):
             return []
         columns = [list(column.values()) for column in columns]
     elif not all(isinstance(column, list) for column in columns):

@@ -93,7 +93,8 @@ def resolve(name: str, template: str | None = None) -> ResolvedModel:
         UnavailableError: if the Hub is unreachable or refuses access.
     """
     weights = resolve_weights(name)
-    template = template or _published_template(name, weights)
+    if template is None:
+        template = _published_template(name, weights)
     return ResolvedModel(
         ref=weights.ref,
         path=weights.path,

@@ -51,9 +51,10 @@ def pull_dataset(repo_name: str, out: Path, *, progress: Progress) -> Manifest:
             progress.advance(1)
         _download_file(repo, "README.md", commit, partial)
         progress.phase("validate", 1)
+        with store_errors(out):
+            _remove_other_files(partial, manifest)
         validate(partial)
     with store_errors(out):
-        _remove_other_files(partial, manifest)
         partial.rename(out)
     progress.advance(1)
     return manifest

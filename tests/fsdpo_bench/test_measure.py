@@ -729,7 +729,7 @@ def test_options_limit_sizes_aggregates_and_problems(pools: list[Path]) -> None:
     assert list(task.decoders) == ["first", "sc@2", "weighted@2:min", "bon@2:min"]
     with pytest.raises(InputError, match="the problems have 3 samples each"):
         measure_paths(pools[0], sizes=[4])
-    [pool] = load_pools(pools[:1], frozenset({"Whatis1+10?"}))
+    [pool] = load_pools(pools[:1], frozenset({"whatis1+10?"}))
     [benchmark] = pool.benchmarks.values()
     assert len(benchmark.main.problems) == 1 and benchmark.failed == 0
     with pytest.raises(InputError, match="has no solution to measure"):

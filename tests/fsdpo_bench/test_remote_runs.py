@@ -76,7 +76,7 @@ def test_a_run_at_a_url_is_the_local_one(
     assert (tmp_path / "page/report.html").is_file()
 
 
-def test_the_date_of_a_page_is_that_of_the_run_and_not_of_its_download(
+def test_a_page_has_no_date_which_a_copy_of_the_run_would_change(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, store: dict[str, Any]
 ) -> None:
     call(capsys, "run", *LINE, *DECODERS, "--out", URL)
@@ -86,7 +86,8 @@ def test_the_date_of_a_page_is_that_of_the_run_and_not_of_its_download(
     call(capsys, "report", URL, "--out", str(tmp_path / "page"))
     call(capsys, "diff", URL, URL, "--html", str(tmp_path / "diff.html"))
     for page in (tmp_path / "page/report.html", tmp_path / "diff.html"):
-        assert re.search(r"<title>[^<]* · 2020-02-20</title>", page.read_text())
+        title = re.findall(r"<title>([^<]*)</title>", page.read_text())[0]
+        assert title and not re.search(r"\d{4}-\d\d-\d\d", title)
 
 
 def test_a_second_reader_keeps_the_files_of_the_first(

@@ -40,7 +40,7 @@ from fsdpo_train.preference.data import tokenize_groups  # noqa: E402
 from fsdpo_train.preference.pairs import group_by_prompt, open_pairs  # noqa: E402
 from fsdpo_train.preference.reference_store import ReferenceStore  # noqa: E402
 from fsdpo_train.trainer.row_source import RowSource  # noqa: E402
-from fsdpo_train.trainer.run import _distinct_prompts  # noqa: E402
+from fsdpo_train.trainer.training_template import _distinct_prompts  # noqa: E402
 
 
 @pytest.fixture(scope="module")

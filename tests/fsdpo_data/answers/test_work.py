@@ -22,7 +22,7 @@ COSTS = {
     "announced": ("40851", f"{STEPS}\nThe answer is: 40851", 58),
     "announced, wrong": ("40853", f"{STEPS}\nThe answer is: 40855", 82),
     "boxed": ("40857", f"{STEPS}\nSo it is $\\boxed{{40857}}$.", 66),
-    "last number": ("40859", f"{STEPS}\nSo there are 40859 apples.", 118),
+    "last number": ("40859", f"{STEPS}\nSo there are 40859 apples.", 150),
     "expression": ("x + 1 + \\sqrt{40817}", FRACTION, 2_640),
 }
 

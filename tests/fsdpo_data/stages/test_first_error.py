@@ -201,7 +201,8 @@ def test_a_stopped_search_resumes_to_the_same_bytes(tmp_path: Path, dies_after: 
     out = tmp_path / "part"
     with pytest.raises(UnavailableError):
         derive(source, out, make_stage(source, Oracle(dies_after=dies_after), batch=5))
-    recorded = len((out / "rollouts/completions.jsonl").read_text().splitlines())
+    log = out / "rollouts/completions.jsonl"
+    recorded = len(log.read_text().splitlines()) if log.exists() else 0
     assert recorded >= 2 * dies_after
     again = Oracle()
     assert derive(source, out, make_stage(source, again, batch=5), resume=True) == expected

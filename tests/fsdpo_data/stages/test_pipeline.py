@@ -75,10 +75,11 @@ def test_a_run_stopped_during_sampling_or_scoring_resumes(tmp_path: Path) -> Non
 
     with pytest.raises(UnavailableError):
         run(tmp_path / "part", make_sampler=FailingEngine)
+    assert not (tmp_path / "part").exists()  # nothing was sampled
+    with pytest.raises(UnavailableError):
+        run(tmp_path / "part", stages(FailingEngine()))
     with pytest.raises(RunMismatchError, match="`resume=True`"):
         run(tmp_path / "part")
-    with pytest.raises(UnavailableError):
-        run(tmp_path / "part", stages(FailingEngine()), resume=True)
     assert not (tmp_path / "part/manifest.json").exists()
     never = {"make_sampler": lambda: pytest.fail("sampled again")}
     assert run(tmp_path / "part", resume=True, **never) == expected_manifest
