@@ -4,7 +4,9 @@ A policy that learns from such a text learns to answer without thinking. The tag
 depend on the chat template of the server, which is unknown, so the text cannot be completed.
 """
 
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.parquet_files import collect_rows
@@ -17,6 +19,7 @@ THINKING_IS_MISSING = (
     "would teach the model to answer without thinking"
 )
 _COLUMNS = ("solution_id", "prompt", "completions", "thinking_closed")
+_ID_COLUMNS = ("solution_id", "chosen_id", "rejected_id")  #: Columns that name a solution.
 
 
 def find_solutions_without_thinking(root: Path, manifest: Manifest) -> set[str]:
@@ -35,3 +38,8 @@ def find_solutions_without_thinking(root: Path, manifest: Manifest) -> set[str]:
             if thinking_closed and find_thinking(prompt, "".join(steps)).closed is None:
                 ids.add(solution_id)
     return ids
+
+
+def is_thinking_missing(row: Mapping[str, Any], solution_ids: Collection[str]) -> bool:
+    """Return whether a solution, or a pair of solutions, is among those without their thinking."""
+    return any(row.get(column) in solution_ids for column in _ID_COLUMNS)

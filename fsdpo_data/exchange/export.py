@@ -18,6 +18,7 @@ from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.separate_thinking import (
     THINKING_IS_MISSING,
     find_solutions_without_thinking,
+    is_thinking_missing,
 )
 from fsdpo_data.dataset.stage_records import (
     PAIR_STAGE,
@@ -101,11 +102,11 @@ def export(root: Path, name: str, out: Path, *, allow_benchmark: bool = False) -
         raise InputError("the folder is not empty. Choose a new folder.", field="out", value=out)
     result = ExportResult(out / export_format.file_name)
     dataset_rows = read_rows(root, manifest, export_format.config)
+    selected_rows: Iterator[Row] = filter(export_format.accepts, dataset_rows)
     if export_format.trains_policy:
         without_thinking = find_solutions_without_thinking(root, manifest)
-        selected_rows = filter(export_format.accepts, dataset_rows)
-        dataset_rows = _drop_rows(selected_rows, without_thinking, result.left_out)
-    rows = _convert_rows(dataset_rows, export_format, result.left_out)
+        selected_rows = _drop_rows(selected_rows, without_thinking, result.left_out)
+    rows = _convert_rows(selected_rows, export_format, result.left_out)
     if export_format.has_unique_rows:
         rows = unique_rows(rows)
     with explain_damage(root), store_errors(out):
@@ -152,22 +153,17 @@ def _drop_rows(
 ) -> Iterator[Row]:
     """Yield the rows without the solutions whose thinking is missing, and count the others."""
     for row in rows:
-        if solution_ids and not _solution_ids(row).isdisjoint(solution_ids):
+        if is_thinking_missing(row, solution_ids):
             left_out[THINKING_IS_MISSING] += 1
         else:
             yield row
-
-
-def _solution_ids(row: Row) -> set[str]:
-    """Return the id of a solution, or of both solutions of a pair."""
-    return {row[name] for name in ("solution_id", "chosen_id", "rejected_id") if name in row}
 
 
 def _convert_rows(
     rows: Iterable[Row], export_format: ExportFormat, left_out: Counter[str]
 ) -> Iterator[Row]:
     """Yield the rows in the export format, and count the other rows in ``left_out``."""
-    for row in filter(export_format.accepts, rows):
+    for row in rows:
         try:
             yield export_format.convert(row)
         except NotExportableError as reason:

@@ -75,15 +75,8 @@ class ExportFormat:
         """
         if self.needs_labels and not row["labels"]:
             raise NotExportableError("the solution has no step labels")
-        if self.needs_end and self.config == "solutions" and row["finish_reason"] != "stop":
-            raise NotExportableError(
-                "the solution is truncated, so a trainer would teach the model to stop there"
-            )
-        if self.needs_end and self.config == "solutions" and row["thinking_closed"] is False:
-            raise NotExportableError(
-                "the solution stops inside its thinking, so a trainer would teach the model to "
-                "stop there"
-            )
+        if self.needs_end and self.config == "solutions":
+            _check_end(row)
         converted = self.converter(row) if self.converter else {}
         if not self.row:
             return converted
@@ -92,6 +85,19 @@ class ExportFormat:
             row = {**row, "text": text, "correct": _is_correct(row)}
         exported: Row = fill_placeholders(self.row, {**row, **converted})
         return exported
+
+
+def _check_end(row: Row) -> None:
+    """Raise a NotExportableError if a solution has no end that a model may learn."""
+    if row["finish_reason"] != "stop":
+        raise NotExportableError(
+            "the solution is truncated, so a trainer would teach the model to stop there"
+        )
+    if row["thinking_closed"] is False:
+        raise NotExportableError(
+            "the solution stops inside its thinking, so a trainer would teach the model to stop "
+            "there"
+        )
 
 
 def _is_correct(row: Row) -> bool | None:

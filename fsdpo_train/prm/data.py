@@ -27,7 +27,13 @@ from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.trainer.batching import TensorBatch, collate_tokens, pad_rows
 from fsdpo_train.trainer.row_formats import PRM_ROWS
-from fsdpo_train.trainer.row_source import Row, RowSource, TrainingData, open_data
+from fsdpo_train.trainer.row_source import (
+    Row,
+    RowSource,
+    TrainingData,
+    open_data,
+    read_question,
+)
 from fsdpo_train.trainer.training_rows import SolutionRow
 
 _CACHED_PROMPTS = 1024  #: Prompts whose question is in memory; the rows of a prompt are neighbours.
@@ -151,7 +157,6 @@ def _used_rows(source: RowSource, kind: LabelKind, config: PrmConfig) -> Iterato
     Their ``labels`` are those of the kind, or None. Their ``question`` is empty if the source has
     no problems.
     """
-    questions = source.questions()
     n_solutions = Counter[str]()
     for location, row in source.rows():
         # A selection keeps the index of the original sample, so the index is not the number.
@@ -159,8 +164,7 @@ def _used_rows(source: RowSource, kind: LabelKind, config: PrmConfig) -> Iterato
         exceeds_samples = config.samples and n_solutions[row["problem_id"]] > config.samples
         if row["completions"] and not exceeds_samples:
             labels = read_step_labels(row, kind)
-            question = questions.get(row["problem_id"], "")
-            yield location, {**row, "labels": labels, "question": question}
+            yield location, {**row, "labels": labels, "question": read_question(row) or ""}
 
 
 def _problem_key(row: Row) -> str:

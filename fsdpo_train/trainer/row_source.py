@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.separate_thinking import (
     THINKING_IS_MISSING,
     find_solutions_without_thinking,
+    is_thinking_missing,
 )
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, lacks_chat_format
 from fsdpo_data.dataset.validate import check_files
@@ -58,8 +60,6 @@ class RowSource:
     #: Origin of the rows for the model card: the ``dataset``, and the ``prm`` that scored it.
     provenance: Mapping[str, str] = field(default_factory=dict)
     manifest: Manifest | None = None  #: Manifest of a sealed dataset; None for others.
-    #: Reads the questions of a dataset, by problem id; a file has none.
-    questions: Callable[[], Mapping[str, str]] = dict
 
     def count_rows(self) -> int:
         """Return the number of rows; a file is read again."""
@@ -136,11 +136,16 @@ def _with_chat_format(source: RowSource, tokenizer: Any) -> RowSource:
 
     def rows() -> Iterator[LocatedRow]:
         for location, row in source.rows():
-            question = getattr(row["prompt"], "question", None)
             prompt = chat.render(row["prompt"], arguments, first_messages)
-            yield location, {**row, "prompt": Prompt(prompt, question)}
+            yield location, {**row, "prompt": Prompt(prompt, read_question(row))}
 
     return replace(source, rows=rows)
+
+
+def read_question(row: Row) -> str | None:
+    """Return the question of a row of a dataset; None if only the prompt is known."""
+    prompt = row["prompt"]
+    return prompt.question if isinstance(prompt, Prompt) else None
 
 
 def open_data(
@@ -304,17 +309,16 @@ def _open_sealed(root: Path, row_format: RowFormat, *, allow_benchmark: bool) ->
     problem_files = manifest.config_paths(root, "problems")
     if all(file.exists() for file in problem_files):
         check_files(root, manifest.config_files("problems"))
+    # A training reads its rows several times, and the problems once.
+    questions = cache(partial(_read_questions, problem_files))
     shards = manifest.config_paths(root, config)
     columns = [*row_format.columns, *row_format.optional_columns]
     return RowSource(
         manifest.digest,
         root.resolve().name,
-        lambda: _keep_thinking(
-            _shard_rows(config, shards, columns, _read_questions(problem_files)), dropped_ids
-        ),
+        lambda: _keep_thinking(_shard_rows(config, shards, columns, questions()), dropped_ids),
         provenance=_provenance(manifest),
         manifest=manifest,
-        questions=lambda: _read_questions(problem_files),
     )
 
 
@@ -369,7 +373,7 @@ def _keep_thinking(
     n_rows = n_dropped = 0
     for location, row in rows:
         n_rows += 1
-        if dropped_ids and not {row["chosen_id"], row["rejected_id"]}.isdisjoint(dropped_ids):
+        if is_thinking_missing(row, dropped_ids):
             n_dropped += 1
         else:
             yield location, row
@@ -419,5 +423,4 @@ def _open_hub_dataset(source: HubSource, config: str, *, allow_benchmark: bool) 
         is_dataset=bool(config),
         provenance={**(_provenance(manifest) if manifest else {}), "dataset": identity},
         manifest=manifest,
-        questions=lambda: questions,
     )

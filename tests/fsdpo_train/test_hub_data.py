@@ -25,7 +25,7 @@ for name in ("o/paired", "o/imported"):
         [source] = open_pairs([name], PREFERENCE_LOSSES["dpo"]).sources
         print(source.manifest.digest, source.provenance["prm"])
         [source] = open_solutions([name]).sources
-        print(sorted(source.questions().values())[0])
+        print(sorted(row["prompt"].question for _, row in source.rows())[0])
     except InputError as error:
         print(error)
 """
