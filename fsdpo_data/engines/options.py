@@ -38,8 +38,16 @@ _RECORDED_SETTINGS = tuple(DeclaredSampling.model_fields)
 _PARALLEL_SIZES = {"data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size"}
 #: Fields of a request that follow from the problems and from other options.
 _OWN_REQUEST_FIELDS = {
-    *("model", "prompt", "n", "temperature", "top_p", "max_tokens", "seed", "stop", "stream"),
     "chat_template_kwargs",
+    "max_tokens",
+    "model",
+    "n",
+    "prompt",
+    "seed",
+    "stop",
+    "stream",
+    "temperature",
+    "top_p",
 }
 _Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 

@@ -186,7 +186,8 @@ def convert_to_step_dpo(row: Row) -> Row:
     shared_steps, chosen, rejected = find_first_difference(row)
     if not chosen or not rejected:
         raise NotExportableError(
-            "one solution is a prefix of the other, apart from white space, so no step differs"
+            "the shorter solution is a prefix of the other, apart from white space, so no step "
+            "differs"
         )
     match = _STEP_MARKER.match(chosen)
     marker = match[0] if match and rejected.startswith(match[0]) else ""

@@ -234,7 +234,7 @@ def _mixed_problems(
         if not has_outcome:
             raise _unusable_data_error(
                 source.name,
-                "its solutions with labels have no outcome, so only_mixed would leave all of them "
+                "the solutions with labels have no outcome, so only_mixed would leave all of them "
                 "out. Leave out `only_mixed`, or this source.",
             )
     mixed_keys = correct_keys & wrong_keys

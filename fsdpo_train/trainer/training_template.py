@@ -20,7 +20,7 @@ from fsdpo_data.models.trained_template import (
     recognise_template,
     write_trained_template,
 )
-from fsdpo_train.config import TrainConfig
+from fsdpo_train.config import PrmConfig, SftConfig, TrainConfig
 from fsdpo_train.trainer.row_source import RowSource, TrainingData
 
 
@@ -30,11 +30,12 @@ def stated_template(config: TrainConfig) -> Template | None:
     Raises:
         InputError: if there is no such template.
     """
-    name: str | None = getattr(config, "template", None)
-    return None if name is None else find_template(name)
+    if not isinstance(config, SftConfig) or config.template is None:
+        return None
+    return find_template(config.template)
 
 
-def check_stated_template(config: TrainConfig, data: TrainingData, tokenizer: Any) -> None:
+def check_stated_template(config: SftConfig, data: TrainingData, tokenizer: Any) -> None:
     """Check that the prompts of the training have the template that the options name.
 
     Raises:
@@ -48,7 +49,7 @@ def check_stated_template(config: TrainConfig, data: TrainingData, tokenizer: An
             raise InputError(
                 "the tokenizer of the model has no chat template. Name a template without one.",
                 field="template",
-                value=getattr(config, "template", None),
+                value=config.template,
             )
         template = replace(template, chat=ChatFormat(tokenizer))
     for prompt in _distinct_prompts(data.sources):
@@ -57,7 +58,7 @@ def check_stated_template(config: TrainConfig, data: TrainingData, tokenizer: An
                 f"the prompts do not have this template, so the model would be sampled with other "
                 f"prompts. One starts with {prompt[:60]!r}. Give the template of the prompts.",
                 field="template",
-                value=getattr(config, "template", None),
+                value=config.template,
             )
 
 
@@ -93,7 +94,7 @@ def _sampled_template(config: TrainConfig, manifest: Manifest) -> TemplateRef | 
     """
     sample = manifest.get(SAMPLE_STAGE, SampleRecord).options
     has_messages = "messages" in (sample.engine.request_fields or {})
-    if has_messages or (config.stage == "prm" and lacks_chat_format(manifest)):
+    if has_messages or (isinstance(config, PrmConfig) and lacks_chat_format(manifest)):
         return None
     return sample.template
 

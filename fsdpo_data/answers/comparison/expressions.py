@@ -71,7 +71,11 @@ _UNKNOWNS = frozenset("xyztuvwnk")
 _INTEGER_NAMES = frozenset("nmkNpq")  #: Names of integer symbols in expressions with steps.
 _MAX_WINDOW_SYMBOLS = 2  #: Most symbols of expressions that are compared in a window.
 _MAX_WINDOW_INTEGER = 20  #: Largest whole number of a window without constants.
-_HALVES = (Fraction(-1, 2), Fraction(0), Fraction(1, 2))  #: Distances around a breakpoint.
+_BREAKPOINT_DISTANCES = (
+    Fraction(-1, 2),
+    Fraction(0),
+    Fraction(1, 2),
+)  #: Distances around a breakpoint.
 _MAX_WINDOW_CONSTANTS = 4  #: Most constants with numbers of the window near them.
 _MIN_WINDOW_POINTS = 10  #: Fewest whole numbers that make two expressions equal.
 _WINDOW_OPERATIONS = 40_000  #: Operations that the comparison in a window may use.
@@ -298,7 +302,12 @@ def _window(left: Node, right: Node, *, are_integers: bool) -> list[Fraction]:
         integers = [*range(1, _MAX_WINDOW_INTEGER + 1), *sorted(near), int(far)]
         return [Fraction(number) for number in dict.fromkeys(integers) if number > 0]
     numbers = [Fraction(half, 2) for half in range(-6, 10)]
-    numbers += [sign * center + half for center in centers for sign in (1, -1) for half in _HALVES]
+    numbers += [
+        sign * center + distance
+        for center in centers
+        for sign in (1, -1)
+        for distance in _BREAKPOINT_DISTANCES
+    ]
     return list(dict.fromkeys([*numbers, far, -far]))
 
 

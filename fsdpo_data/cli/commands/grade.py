@@ -30,7 +30,13 @@ from fsdpo_data.stages.grade import GradeOptions, GradingOptions
 _READ_OPTIONS: Mapping[str, Sequence[str]] = {
     "dataset": ["resume"],
     "file": [
-        *("question_field", "gold_field", "response_field", "gold", "series", "show", "as_json")
+        "question_field",
+        "gold_field",
+        "response_field",
+        "gold",
+        "series",
+        "show",
+        "as_json",
     ],
     "response": [],
 }

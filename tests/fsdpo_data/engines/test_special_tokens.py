@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import real_tokenizers
 
 pytest.importorskip("transformers")
 
@@ -22,16 +20,6 @@ CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-
-
-@pytest.fixture(scope="module", params=real_tokenizers.NAMES)
-def tokenizer(request: pytest.FixtureRequest, shared: Path) -> Any:
-    return real_tokenizers.load(shared / "tokenizers" / request.param)
-
-
-@pytest.fixture(scope="module")
-def qwen2(shared: Path) -> Any:
-    return real_tokenizers.load(shared / "tokenizers" / "qwen2")
 
 
 def special_ids(tokenizer: Any) -> set[int]:

@@ -28,16 +28,6 @@ from fsdpo_data.steps.segment import split_at_newlines, split_auto  # noqa: E402
 PLAIN = "Problem: What is 2 + 2?\nSolution:\n"
 
 
-@pytest.fixture(scope="module", params=real_tokenizers.NAMES)
-def tokenizer(request: pytest.FixtureRequest, shared: Path) -> Any:
-    return real_tokenizers.load(shared / "tokenizers" / request.param)
-
-
-@pytest.fixture(scope="module")
-def qwen2(shared: Path) -> Any:
-    return real_tokenizers.load(shared / "tokenizers" / "qwen2")
-
-
 @pytest.fixture(scope="module")
 def encoder(tokenizer: Any) -> StepTokenizer:
     return StepTokenizer(tokenizer)
