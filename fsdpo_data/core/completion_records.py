@@ -52,6 +52,13 @@ def dump_completion(completion: Completion) -> dict[str, Any]:
     return values
 
 
+def has_separate_thinking(path: Path) -> bool:
+    """Return whether a completion of a file has its thinking in a field of its own."""
+    with path.open("rb") as file:
+        # In a text, the quotes have backslashes.
+        return any(b'"reasoning":' in line for line in file)
+
+
 def read_records(path: Path, line_spans: Iterable[LineSpan]) -> Iterator[CompletionRecord]:
     """Yield the records of a file at ``line_spans``, in that order.
 

@@ -1,7 +1,7 @@
 """Solutions whose thinking a server returned in a field of its own, so that their text lacks it.
 
 A policy that learns from such a text learns to answer without thinking. The tags of the thinking
-depend on the chat template of the server, which is unknown, so the text cannot be completed.
+depend on the chat template of the model. Where this template was known, the text has the thinking.
 """
 
 from collections.abc import Collection, Mapping

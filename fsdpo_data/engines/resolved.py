@@ -36,6 +36,11 @@ class ResolvedPolicy:
     make_sampler: Callable[[], Sampler]  #: Loads the sampler.
     recording: str | None = None  #: Digest of the recording that is replayed; None for a model.
 
+    @property
+    def author_path(self) -> str:
+        """The directory or the name of the model that wrote the solutions."""
+        return self.model.path if self.author == self.model.ref else self.author.name
+
 
 def resolve_policy(
     options: ReplayOptions, engine: SamplerOptions, template: str | None, *, has_scorer: bool

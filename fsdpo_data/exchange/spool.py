@@ -137,6 +137,7 @@ def seal_import(
                     run,
                     spec,
                     source,
+                    model_name=spec.sample.model.name,
                     progress=progress,
                     workers=workers,
                     sample_counts=spool.counts,

@@ -165,17 +165,8 @@ class ChatFormat:
             arguments: Keyword arguments of the chat template, such as ``enable_thinking``.
             first_messages: Messages before it, such as a system message.
         """
-        with limit_execution("the chat template"):
-            text: str = self.tokenizer.apply_chat_template(
-                [*first_messages, {"role": "user", "content": user}],
-                tokenize=False,
-                add_generation_prompt=True,
-                # Some chat templates print today's date, but prompts must not change over time.
-                # Use the date that the templates of Llama 3.1 and later fall back to.
-                date_string="26 Jul 2024",
-                strftime_now=datetime(2024, 7, 26).strftime,
-                **(arguments or {}),
-            )
+        messages = [*first_messages, {"role": "user", "content": user}]
+        text = self.apply(messages, arguments, add_generation_prompt=True)
         # Samplers tokenize prompts with special tokens. If this adds a beginning-of-sequence token,
         # the token from the chat template would be a second one.
         bos = self.tokenizer.bos_token
@@ -183,6 +174,33 @@ class ChatFormat:
             ids = self.tokenizer(text)["input_ids"]
             if ids[:2] == [self.tokenizer.bos_token_id] * 2:
                 return text.removeprefix(bos)
+        return text
+
+    def apply(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        add_generation_prompt: bool = False,
+    ) -> str:
+        """Return a conversation as the chat template writes it.
+
+        Args:
+            messages: The messages.
+            arguments: Keyword arguments of the chat template, such as ``enable_thinking``.
+            add_generation_prompt: Whether the start of an answer follows.
+        """
+        with limit_execution("the chat template"):
+            text: str = self.tokenizer.apply_chat_template(
+                messages,
+                tokenize=False,
+                add_generation_prompt=add_generation_prompt,
+                # Some chat templates print today's date, but prompts must not change over time.
+                # Use the date that the templates of Llama 3.1 and later fall back to.
+                date_string="26 Jul 2024",
+                strftime_now=datetime(2024, 7, 26).strftime,
+                **(arguments or {}),
+            )
         return text
 
 

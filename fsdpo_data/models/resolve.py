@@ -15,6 +15,7 @@ from fsdpo_data.core.input_files import check_regular_file
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.hub.client import HubRepo, find_file, is_path, resolve_commit
 from fsdpo_data.models.prompts import (
+    ChatFormat,
     Template,
     TemplateRef,
     add_chat_format,
@@ -219,13 +220,7 @@ def _served_chat_template(template: str, name: str) -> Template:
         InputError: if the name is neither a directory nor a repository with such a tokenizer.
     """
     try:
-        if Path(os.path.expanduser(name)).is_dir():
-            return get_template(template, name)
-        entry = MODELS.get(name)
-        repo = HubRepo.parse(entry.repo if entry else name, "model")
-        if repo is None:
-            raise InputError("the name is neither a directory nor org/name on the Hub.")
-        return get_template(template, repo.name, revision=resolve_commit(repo))
+        return _named_chat_template(template, name)
     except FsdpoError as error:
         raise InputError(
             f"the server has the model, but its prompts need the tokenizer of the model: "
@@ -234,6 +229,33 @@ def _served_chat_template(template: str, name: str) -> Template:
             field="model",
             value=name,
         ) from None
+
+
+def find_chat_format(name: str) -> ChatFormat | None:
+    """Return the chat format of a model that wrote solutions elsewhere, by its name.
+
+    Args:
+        name: A directory, a short name of ``MODELS``, or ``org/name`` on the Hub. It may also be
+            any name that a server or a file gives a model.
+
+    Returns:
+        The chat format of the tokenizer; None if the name has no tokenizer with a chat template.
+    """
+    try:
+        return _named_chat_template("chat", name).chat
+    except FsdpoError:
+        return None
+
+
+def _named_chat_template(template: str, name: str) -> Template:
+    """Return a chat template with the tokenizer of a directory, or of a repository on the Hub."""
+    if Path(os.path.expanduser(name)).is_dir():
+        return get_template(template, name)
+    entry = MODELS.get(name)
+    repo = HubRepo.parse(entry.repo if entry else name, "model")
+    if repo is None:
+        raise InputError("the name is neither a directory nor org/name on the Hub.")
+    return get_template(template, repo.name, revision=resolve_commit(repo))
 
 
 def resolve_weights(name: str) -> ResolvedWeights:

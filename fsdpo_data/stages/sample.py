@@ -1,6 +1,7 @@
 """Build a dataset: sample solutions of problems, grade them and seal the result."""
 
 import json
+import logging
 import re
 import shutil
 import time
@@ -11,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.completion_records import CompletionRecord
+from fsdpo_data.core.completion_records import CompletionRecord, has_separate_thinking
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
@@ -66,6 +67,8 @@ from fsdpo_data.engines.samplers import (
     stream_outcomes,
 )
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
+from fsdpo_data.models.resolve import find_chat_format
+from fsdpo_data.models.thinking_format import ThinkingFormat, find_thinking_format
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.import_labels import (
     IMPORT_STAGE,
@@ -75,6 +78,8 @@ from fsdpo_data.stages.import_labels import (
 )
 from fsdpo_data.stages.score import ScoreRecord, reward_statistics
 from fsdpo_data.stages.write_solutions import SHARD_SOLUTIONS, ShardTask, write_solutions
+
+log = logging.getLogger(__name__)
 
 #: Folder of the sampled dataset inside the directory of a run with further stages.
 BUILD_FOLDER = "build"
@@ -272,6 +277,7 @@ def _build(
                 run,
                 job.spec,
                 job.source,
+                model_name=job.policy.author_path,
                 progress=progress,
                 workers=job.workers,
                 format_evidence=job.format_evidence,
@@ -454,6 +460,7 @@ def seal_samples(
     spec: BuildSpec,
     source: ProblemSet,
     *,
+    model_name: str,
     progress: Progress,
     workers: int | None = None,
     format_evidence: str = "",
@@ -466,6 +473,8 @@ def seal_samples(
         run: The run, with the samples.
         spec: The identity of the dataset.
         source: The problems, and the quarantined rows.
+        model_name: The model that wrote the samples. If it is a directory or ``org/name``, its
+            chat template tells the tags of thinking that is in a field of its own.
         progress: Receives the progress.
         workers: Processes that grade; None for one per available core.
         format_evidence: How the PRM format of a search was recognised; empty without one.
@@ -474,7 +483,8 @@ def seal_samples(
     """
     files = [_write_problems(run, source)]
     tally = Tally()
-    tasks = _shard_tasks(run, spec, source.problems, sample_counts or {})
+    thinking_format = _find_thinking_format(run, spec.sample, model_name)
+    tasks = _shard_tasks(run, spec, source.problems, sample_counts or {}, thinking_format)
     progress.phase("write solutions", len(tasks))
     for file, counts in write_solutions(tasks, workers):
         files.append(file)
@@ -530,8 +540,36 @@ def _import_record(settings: ImportSettings, counts: ImportCounts) -> ImportReco
     return ImportRecord(name=IMPORT_STAGE, options=settings, writes=["step_labels"], counts=counts)
 
 
+def _find_thinking_format(
+    run: RunDir, sample: SampleSettings, model_name: str
+) -> ThinkingFormat | None:
+    """Return the text around thinking that is in a field of its own; None if it is unknown.
+
+    The tokenizer of the model is loaded only if the samples have such thinking.
+    """
+    if not has_separate_thinking(run.completions_path):
+        return None
+    chat = find_chat_format(model_name)
+    thinking_format = None
+    if chat is not None:
+        first_messages = (sample.engine.request_fields or {}).get("messages", ())
+        arguments = sample.template.chat_arguments
+        thinking_format = find_thinking_format(chat, arguments, first_messages)
+    if thinking_format is None:
+        log.warning(
+            f"solutions lack their thinking, which is in a field of its own: {model_name} has no "
+            "chat template here that shows its tags. `fsdpo-train dpo` and exports for policies "
+            "refuse these solutions."
+        )
+    return thinking_format
+
+
 def _shard_tasks(
-    run: RunDir, spec: BuildSpec, problems: Sequence[Problem], sample_counts: Mapping[str, int]
+    run: RunDir,
+    spec: BuildSpec,
+    problems: Sequence[Problem],
+    sample_counts: Mapping[str, int],
+    thinking_format: ThinkingFormat | None,
 ) -> list[ShardTask]:
     """Split the problems into parquet shards of at most ``SHARD_SOLUTIONS`` solutions.
 
@@ -557,6 +595,7 @@ def _shard_tasks(
             segmenter=spec.sample.segmenter,
             grader=spec.grade.grader,
             grade_thinking=spec.grade.grade_thinking,
+            thinking_format=thinking_format,
         )
         for index, shard in enumerate(shards)
     ]

@@ -19,7 +19,7 @@ from fsdpo_data.core.completion_records import CompletionRecord, read_records
 from fsdpo_data.core.entities import UNGRADED, Problem, Solution
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.jsonl_log import LineSpan
-from fsdpo_data.core.sampling import solution_id
+from fsdpo_data.core.sampling import Completion, solution_id
 from fsdpo_data.core.workers import worker_processes
 from fsdpo_data.dataset.manifest import FileEntry
 from fsdpo_data.dataset.run_directory import COMPLETIONS_FILE
@@ -27,6 +27,7 @@ from fsdpo_data.dataset.schema import digest_bytes, to_table, write_parquet
 from fsdpo_data.dataset.stage_records import NO_GRADER
 from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.grading.pool import GraderPool
+from fsdpo_data.models.thinking_format import ThinkingFormat
 from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_thinking
 from fsdpo_data.stages.verdict_columns import with_verdicts
 from fsdpo_data.steps.segment import split_at_lengths, split_steps
@@ -51,6 +52,16 @@ class ShardTask:
     grader: str  #: Full name of the grader, or :data:`NO_GRADER`.
     #: Whether a solution without text after its thinking may have its answer in the thinking.
     grade_thinking: bool = False
+    #: Text around thinking that a server returned in a field of its own. None if it is unknown: the
+    #: solutions then lack this thinking.
+    thinking_format: ThinkingFormat | None = None
+
+    def full_text(self, completion: Completion) -> str:
+        """Return the text of a completion, with its thinking if the text around it is known."""
+        has_steps = completion.step_chars is not None  # recorded steps, which are of the text alone
+        if self.thinking_format is None or not completion.reasoning or has_steps:
+            return completion.text
+        return self.thinking_format.join(completion.reasoning, completion.text)
 
 
 def write_solutions(
@@ -113,10 +124,11 @@ def _grading_requests(task: ShardTask, records: Sequence[CompletionRecord]) -> l
     requests = [
         grading_request(
             problem,
-            completion.text,
+            task.full_text(completion),
             prompt=record.prompt,
             finish_reason=completion.finish_reason,
             has_separate_reasoning=bool(completion.reasoning),
+            is_unclosed=bool(completion.reasoning) and not completion.text.strip(),
             grade_thinking=task.grade_thinking,
         )
         for problem, record in zip(task.problems, records, strict=True)
@@ -133,17 +145,17 @@ def _split_completions(
     Args:
         task: The shard.
         records: The completions of each problem.
-        requests: The request to grade each completion, which knows its thinking.
+        requests: The request to grade each completion, which has its text and its thinking.
     """
     request_of_completion = iter(requests)
     solutions = []
     for record in records:
         for index, completion in enumerate(record.completions):
-            thinking = next(request_of_completion).thinking
+            request = next(request_of_completion)
             if completion.step_chars is not None:
-                steps = split_at_lengths(completion.text, completion.step_chars)
+                steps = split_at_lengths(request.response, completion.step_chars)
             else:
-                steps = split_steps(completion.text, thinking.end, task.segmenter)
+                steps = split_steps(request.response, request.thinking.end, task.segmenter)
             solution = Solution(
                 solution_id=solution_id(record.problem_id, task.sampling_id, index),
                 problem_id=record.problem_id,
@@ -156,7 +168,7 @@ def _split_completions(
                 outcome=UNGRADED,
                 labels=None,
                 step_rewards=completion.step_rewards,
-                thinking_closed=None if task.grader == NO_GRADER else thinking.closed,
+                thinking_closed=None if task.grader == NO_GRADER else request.thinking.closed,
                 step_labels=completion.step_labels,
                 step_ratings=completion.step_ratings,
                 search=asdict(completion.search) if completion.search else None,

@@ -379,8 +379,8 @@ def _keep_thinking(
             yield location, row
     if n_dropped == n_rows > 0:
         raise InputError(
-            f"no pair is left: {THINKING_IS_MISSING}. Sample with `api=completions`, which keeps "
-            "the thinking in the text."
+            f"no pair is left: {THINKING_IS_MISSING}. Sample with `api=completions`, or name the "
+            "model by the directory or the Hub repository of its tokenizer, which shows the tags."
         )
     if n_dropped:
         log.warning(f"dropped {n_dropped:,} of {n_rows:,} pairs: {THINKING_IS_MISSING}")

@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import openai_server
+import polars as pl
 import pytest
 from fsdpo_bench.cli.app import app as bench
 from helpers import read_sample_settings, stage_names
 from openai_server import Script, says, sends, serving
+from small_tokenizer import save_tokenizer
 from typer.testing import CliRunner
 
+from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.cli.app import app
 from fsdpo_data.cli.console import run_app
 from fsdpo_data.core import http_client
@@ -26,11 +29,14 @@ from fsdpo_data.core.http_client import retry_delay
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.dataset.derive import derive_dataset
+from fsdpo_data.dataset.separate_thinking import find_solutions_without_thinking
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
 from fsdpo_data.engines.samplers.replay import ReplaySampler
 from fsdpo_data.models.resolve import served_weights
+from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.label import LabelOptions, make_label_stage
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 
@@ -354,6 +360,43 @@ def test_chat_responses_keep_the_reasoning(script: Script, url: str, tmp_path: P
     label_options = LabelOptions(data=out, out=tmp_path / "labels", engine=engine, rollouts=2)
     with pytest.raises(InputError, match="cannot continue a text"):
         make_label_stage(label_options)
+
+
+#: A chat template as that of DeepSeek-R1: the prompt opens the thinking.
+THINKER = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content.split('</think>')[-1] }}{% endfor %}"
+    "{% if add_generation_prompt %}<assistant><think>\n{% endif %}"
+)
+
+
+def test_separate_thinking_becomes_text_with_the_tags_of_the_model(
+    script: Script, url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("transformers")
+    script.prm = save_tokenizer(tmp_path / "thinker", chat=THINKER)  # the name on the server
+    script.reasoning = "It may be \\boxed{7}."
+    script.reply = lambda body, i: ["Thus \\boxed{0}.", ""][i]
+    build_options = options(url, tmp_path / "known", api="chat", limit=2, model=script.prm)
+    out, manifest = run_build(build_options, NO_PROGRESS)
+    rows = pl.read_parquet(out / "solutions")
+    assert rows["completions"].to_list() == 2 * [
+        ["It may be \\boxed{7}.\n</think>\n\n", "Thus \\boxed{0}."],
+        ["It may be \\boxed{7}."],
+    ]
+    assert rows["thinking_closed"].to_list() == 2 * [True, False]
+    assert rows["answer"].to_list() == 2 * ["0", None]  # the box is not in the answer
+    assert not find_solutions_without_thinking(out, manifest)
+    stage = GradeStage(grader=get_grader().version)
+    graded = derive_dataset(out, tmp_path / "graded", [stage], progress=NO_PROGRESS)
+    assert graded.outcomes == manifest.outcomes
+    assert not [text for text in caplog.messages if "lack their thinking" in text]
+
+    script.prm = "thinker"  # a name without a tokenizer
+    build_options = options(url, tmp_path / "unknown", api="chat", limit=2, model="thinker")
+    out, manifest = run_build(build_options, NO_PROGRESS)
+    assert len(find_solutions_without_thinking(out, manifest)) == 2
+    [warning] = [text for text in caplog.messages if "lack their thinking" in text]
+    assert warning.startswith("solutions lack their thinking, which is in a field of its own: thin")
 
 
 def test_labelling_and_benchmarks_with_a_server(script: Script, url: str, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from helpers import quarantine_counts, read_sample_settings, stage_options
 from made_runs import written
 from recorded_imports import import_file, lines
 from recorded_rows import EXAMPLES, RIGHT, WRONG, lighteval
+from small_tokenizer import CHAT, save_tokenizer
 from typer.testing import CliRunner
 
 from fsdpo_data.api import open_dataset
@@ -331,6 +332,20 @@ def test_finish_reasons_are_read_from_several_fields(tmp_path: Path) -> None:
     _, solutions = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
     assert [row["finish_reason"] for row in solutions] == ["length"] * 4 + ["stop"]
     assert [row["outcome"] for row in solutions] == ["correct"] * 3 + ["no_answer", "correct"]
+
+
+def test_separate_thinking_is_imported_with_the_tags_of_the_model(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    model = save_tokenizer(tmp_path / "model", chat=CHAT + "{# <think> </think> #}")
+    responses = [{"message": {"content": RIGHT, "reasoning": "Hm."}}]
+    row = {"question": "2+2?", "answer": "4", "responses": responses}
+    file = written(tmp_path / "theirs.jsonl", [row])
+    _, [solution] = import_file(file, tmp_path / "out", model_name=model)
+    assert solution["completions"][0] == "<think>\nHm.\n</think>\n\n"
+    assert "".join(solution["completions"][1:]) == RIGHT
+    assert (solution["thinking_closed"], solution["outcome"]) == (True, "correct")
+    _, [solution] = import_file(file, tmp_path / "unknown", model_name="somebody")
+    assert "".join(solution["completions"]) == RIGHT
 
 
 @pytest.mark.parametrize("field", ["finish_reasons", "finish_reason", "stop_reason"])
