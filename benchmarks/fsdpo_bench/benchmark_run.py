@@ -44,7 +44,7 @@ from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.judge_answers import AnswerJudge, resolve_answer_judge
 from fsdpo_data.stages.pipeline import SolutionSearch, make_build_job
 from fsdpo_data.stages.sample import BUILD_FOLDER, BuildJob, build
-from fsdpo_data.stages.score import ScoreStage, warn_about_template
+from fsdpo_data.stages.score import ScoreStage, check_server_prompts, warn_about_template
 from fsdpo_data.steps.segment import segmenter_name
 
 Warn = Callable[[str], None]  #: Receives remarks for readers of the results.
@@ -144,6 +144,7 @@ def prepare_run(options: RunOptions) -> BenchmarkRun:
     warnings: list[str] = []
     if needs_prm:
         reward_model = _resolve_prm(options, setups)
+        check_server_prompts(reward_model.weights, policy.engine)
         # A replayed model may be unknown.
         warnings += check_tokenizer(reward_model.weights, policy.model if options.model else None)
         setups = [_with_default_aggregate(setup, options, reward_model) for setup in setups]

@@ -106,3 +106,8 @@ class EngineRef(FileModel):
     #: Digest of the recording, if the revision of the model that wrote it is unknown.
     recording: str | None = None
     request_fields: dict[str, Any] | None = None  #: Further fields of each request to a server.
+
+    @property
+    def first_messages(self) -> list[dict[str, Any]]:
+        """The messages before the question that a server got, such as a system message."""
+        return (self.request_fields or {}).get("messages", [])

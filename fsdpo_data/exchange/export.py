@@ -13,6 +13,7 @@ from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
+from fsdpo_data.dataset.chat_prompts import missing_format
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.separate_thinking import (
@@ -86,8 +87,8 @@ def export(root: Path, name: str, out: Path, *, allow_benchmark: bool = False) -
         )
     if lacks_chat_format(manifest):
         log.warning(
-            f"the prompts of {root} lack the chat format of the server that sampled it. The "
-            "trainer must put the model's chat template around them, as `fsdpo-train dpo` does."
+            f"{missing_format(str(root))}. The trainer must put the model's chat template around "
+            "them, as `fsdpo-train dpo` does."
         )
     if export_format.needs_end and export_format.config == "pairs" and has_imported_pairs(manifest):
         raise InputError(

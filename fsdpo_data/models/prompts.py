@@ -251,22 +251,70 @@ def add_chat_format(
             f"template {template.name} is the model's own chat template, so a model is required. "
             "Name a model whose tokenizer has a chat template, or choose another template."
         )
-    chat = ChatFormat(load_tokenizer(tokenizer_path, revision))
-    if not chat.tokenizer.chat_template:
-        raise InputError(
-            f"the chat template of {tokenizer_path} cannot be used: its tokenizer has none. Choose "
-            "another `template`; `fsdpo-data list templates` lists them."
-        )
+    tokenizer = load_tokenizer(tokenizer_path, revision)
+    return with_chat_format(template, tokenizer, tokenizer_path)
+
+
+def with_chat_format(template: Template, tokenizer: Any, owner: str) -> Template:
+    """Return a template with the chat format of a loaded tokenizer, if the template needs one.
+
+    Args:
+        template: The template.
+        tokenizer: The tokenizer.
+        owner: The model of the tokenizer, for messages.
+
+    Raises:
+        InputError: if a chat template has no usable tokenizer.
+    """
+    if not template.needs_chat:
+        return template
     try:
+        return dataclasses.replace(template, chat=require_chat_format(tokenizer, owner))
+    except InputError as error:
+        raise InputError(
+            f"{error.message} Choose another `template`; `fsdpo-data list templates` lists them."
+        ) from None
+
+
+def require_chat_format(tokenizer: Any, owner: str) -> ChatFormat:
+    """Return the chat format of a tokenizer.
+
+    Args:
+        tokenizer: The tokenizer.
+        owner: The model of the tokenizer, for messages.
+
+    Raises:
+        InputError: if the tokenizer has no chat template, or one that cannot be used.
+    """
+    chat = ChatFormat(tokenizer)
+    try:
+        if not tokenizer.chat_template:
+            raise ValueError("its tokenizer has none")
         # Chat templates for multimodal messages ignore content that is plain text.
         if "2+2?" not in chat.render("2+2?"):
             raise ValueError("the rendered prompt lacks the question")
     except Exception as error:  # Jinja and chat templates may raise any exception
         raise InputError(
-            f"the chat template of {tokenizer_path} cannot be used: {describe_load_error(error)}. "
-            "Choose another `template`; `fsdpo-data list templates` lists them."
+            f"the chat template of {owner} cannot be used: {describe_load_error(error)}."
         ) from None
-    return dataclasses.replace(template, chat=chat)
+    return chat
+
+
+def is_same_template(first: TemplateRef, second: TemplateRef) -> bool:
+    """Return whether two references are to one template.
+
+    The digest of a chat template may lack the chat format of a tokenizer, where a server applied
+    it. The name and the arguments then decide.
+    """
+    if first.digest == second.digest:
+        return True
+    arguments = first.chat_arguments
+    if first.name != second.name or arguments != second.chat_arguments:
+        return False
+    if first.name not in TEMPLATES or not TEMPLATES[first.name].needs_chat:
+        return False
+    server_template = TEMPLATES[first.name].with_chat_arguments(arguments)
+    return server_template.digest in (first.digest, second.digest)
 
 
 def find_template(name: str) -> Template:

@@ -32,6 +32,7 @@ from fsdpo_data.core.sampling import (
     Seed,
     add_tokens,
 )
+from fsdpo_data.dataset.chat_prompts import refuse_missing_format
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.run_directory import RunDir
@@ -93,6 +94,17 @@ class GradedContinuation(NamedTuple):
 GradedContinuations: TypeAlias = list[GradedContinuation]  #: The graded continuations of a prefix.
 #: Yields the graded continuations of each prefix, in order.
 ContinuationGrader: TypeAlias = Callable[[Sequence[SolutionPrefix]], Iterator[GradedContinuations]]
+
+
+def check_continuations(source: Path, manifest: Manifest) -> None:
+    """Refuse a dataset whose solutions cannot be continued and graded as they were.
+
+    Raises:
+        SchemaError: if the release does not contain the grader.
+        InputError: if the prompts lack the chat format of the server that sampled them.
+    """
+    get_grader(manifest.get(GRADE_STAGE, GradeRecord).options.grader)
+    refuse_missing_format(manifest, str(source))
 
 
 def prefix_id(text: str) -> str:

@@ -20,7 +20,6 @@ from itertools import accumulate, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, Outcome
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import FailurePolicy
@@ -31,7 +30,6 @@ from fsdpo_data.dataset.manifest import AnyRecord, Manifest
 from fsdpo_data.dataset.run_directory import RunDir
 from fsdpo_data.dataset.schema import replace_column, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
-from fsdpo_data.dataset.stage_records import GRADE_STAGE, GradeRecord
 from fsdpo_data.engines.samplers import open_engine
 from fsdpo_data.stages.continuations import (
     PREFIX_BATCH_ROWS,
@@ -41,6 +39,7 @@ from fsdpo_data.stages.continuations import (
     Prefix,
     PrefixKey,
     SolutionPrefix,
+    check_continuations,
     count_correct,
     list_step_prefixes,
     prefix_id,
@@ -209,8 +208,8 @@ class FirstErrorStage(Stage):
         return LabelSettings(continuations=self.continuation_sampler.settings, search="first-error")
 
     def check(self, source: Path, manifest: Manifest) -> None:
-        """Refuse an unknown grader, and a dataset without a wrong solution of two steps."""
-        get_grader(manifest.get(GRADE_STAGE, GradeRecord).options.grader)
+        """Refuse a dataset without a wrong solution of two steps, or that cannot be continued."""
+        check_continuations(source, manifest)
         solutions = scan_rows("solutions", manifest.config_paths(source, "solutions"))
         is_wrong = pl.col("outcome").is_in(MODEL_FAILURES)
         has_prefix = pl.col("completions").list.len() > 1

@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal
 from fsdpo_cards.render import format_percent
 from pydantic import Field
 
-from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Solution
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.failures import FailurePolicy
@@ -30,10 +29,8 @@ from fsdpo_data.dataset.plots import count_tenths
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_records import (
-    GRADE_STAGE,
     SAMPLE_STAGE,
     SELECTED_ROWS,
-    GradeRecord,
     SampleRecord,
 )
 from fsdpo_data.dataset.stage_registry import (
@@ -54,6 +51,7 @@ from fsdpo_data.stages.continuations import (
     ContinuationSampler,
     PrefixKey,
     SolutionPrefix,
+    check_continuations,
     count_correct,
     list_step_prefixes,
     make_continuation_sampler,
@@ -95,8 +93,8 @@ class LabelStage(Stage):
         return LabelSettings(continuations=self.continuation_sampler.settings)
 
     def check(self, source: Path, manifest: Manifest) -> None:
-        """Refuse an unknown grader, and a dataset without labelled solutions of two steps."""
-        get_grader(manifest.get(GRADE_STAGE, GradeRecord).options.grader)
+        """Refuse a dataset without labelled solutions of two steps, or that cannot be continued."""
+        check_continuations(source, manifest)
         n_steps = pl.col("completions").list.len()
         solutions = scan_rows("solutions", manifest.config_paths(source, "solutions"))
         solutions = solutions.filter(pl.col("outcome").is_in(GRADED_OUTCOMES) & (n_steps > 1))

@@ -552,9 +552,9 @@ def _find_thinking_format(
     chat = find_chat_format(model_name)
     thinking_format = None
     if chat is not None:
-        first_messages = (sample.engine.request_fields or {}).get("messages", ())
-        arguments = sample.template.chat_arguments
-        thinking_format = find_thinking_format(chat, arguments, first_messages)
+        thinking_format = find_thinking_format(
+            chat, sample.template.chat_arguments, sample.engine.first_messages
+        )
     if thinking_format is None:
         log.warning(
             f"solutions lack their thinking, which is in a field of its own: {model_name} has no "

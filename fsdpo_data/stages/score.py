@@ -16,10 +16,16 @@ from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.entities import GRADED_OUTCOMES
 from fsdpo_data.core.errors import InputError, ItemError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
+from fsdpo_data.core.identity import EngineRef
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, count_rows
 from fsdpo_data.core.statistics import Mean, mean_rate, problem_aucs
+from fsdpo_data.dataset.chat_prompts import (
+    PromptRenderer,
+    prompt_renderer,
+    require_server_format,
+)
 from fsdpo_data.dataset.manifest import SCORE_STAGE, AnyRecord, Manifest, StageCounts, StageRecord
 from fsdpo_data.dataset.plots import count_tenths
 from fsdpo_data.dataset.schema import read_table, replace_column, scan_rows, write_parquet
@@ -31,9 +37,9 @@ from fsdpo_data.engines.registry import SCORERS
 from fsdpo_data.engines.resolved import ResolvedRewardModel, resolve_reward_model
 from fsdpo_data.engines.samplers import EngineLoader, open_engine
 from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
-from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
+from fsdpo_data.engines.scorers.prm_formats import ScoreSettings, needs_question
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
-from fsdpo_data.models.prompts import TemplateRef
+from fsdpo_data.models.prompts import TemplateRef, is_same_template, load_tokenizer
 from fsdpo_data.models.resolve import ResolvedWeights, find_trained_template_ref
 from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE, aggregate_expr
 
@@ -75,6 +81,15 @@ ScoreRecord: TypeAlias = StageRecord[ScoreSettings, RewardCounts]
 RewardRecord: TypeAlias = StageRecord[dict[str, Any], RewardCounts]
 
 
+class _ScoringRun(NamedTuple):
+    """What scoring the files of a dataset needs."""
+
+    draft: DatasetDraft  #: The new dataset.
+    failures: FailureLog  #: The failed solutions.
+    load_scorer: EngineLoader[Scorer]  #: Loads the scorer at the first call.
+    render_prompt: PromptRenderer  #: Turns the prompt of a row into the one to read.
+
+
 @dataclass
 class ScoreStage(Stage):
     """Writes ``step_rewards``.
@@ -97,6 +112,10 @@ class ScoreStage(Stage):
         """Return the model and its engine."""
         return self.reward_model.settings
 
+    def check(self, source: Path, manifest: Manifest) -> None:
+        """Refuse prompts that the reward model cannot read as the model saw them."""
+        scorer_prompt_renderer(manifest, source, self.reward_model.weights)
+
     def run_shard(self, draft: DatasetDraft, shard: JobShard) -> None:
         """Score one shard of the files; InputError if there are fewer files than shards."""
         n_files = len(draft.current_files("solutions"))
@@ -109,19 +128,23 @@ class ScoreStage(Stage):
             )
         sample = draft.manifest.get(SAMPLE_STAGE, SampleRecord).options
         warn_about_template(self.reward_model.weights, sample.template)
+        render_prompt = scorer_prompt_renderer(
+            draft.manifest, draft.parent_root, self.reward_model.weights
+        )
         failures = self._open_failures(draft)
         n_solutions = sum(map(count_rows, shard.select(draft.parent_files("solutions"))))
         failures.expect(n_solutions)
         written_files = draft.written_files("solutions")
         make_scorer = self.reward_model.make_scorer
         with open_engine(make_scorer, keeps_engine=self.keeps_engine) as load_scorer:
+            run = _ScoringRun(draft, failures, load_scorer, render_prompt)
             for file in shard.select(draft.current_files("solutions")):
                 if file in written_files:
-                    self._retry_failures(draft, failures, load_scorer, file)
+                    self._retry_failures(run, file)
             draft.rewrite_config(
                 "solutions",
                 "score",
-                partial(self._add_rewards, draft, failures, load_scorer),
+                partial(self._add_rewards, run),
                 advance=False,
                 shard=shard,
             )
@@ -141,35 +164,25 @@ class ScoreStage(Stage):
         """Open the failed solutions of the new dataset."""
         return FailureLog(draft.root, self.failure_policy, "solutions")
 
-    def _add_rewards(
-        self,
-        draft: DatasetDraft,
-        failures: FailureLog,
-        load_scorer: EngineLoader[Scorer],
-        table: pa.Table,
-    ) -> pa.Table:
+    def _add_rewards(self, run: _ScoringRun, table: pa.Table) -> pa.Table:
         """Return the solutions of a file with their step rewards."""
+        draft, failures = run.draft, run.failures
         rewards: list[list[float] | None] = []
         for start in range(0, table.num_rows, SCORING_BATCH):
             batch = table.slice(start, SCORING_BATCH)
-            rewards += self._score_rows(draft, failures, load_scorer, batch)
+            rewards += self._score_rows(run, batch)
             failures.check_engine(has_finished_items=bool(draft.written_files("solutions")))
             draft.progress.advance(batch.num_rows)
         failures.save()  # before the file, which a resumed run does not score again
         return replace_column(table, "step_rewards", rewards)
 
-    def _retry_failures(
-        self,
-        draft: DatasetDraft,
-        failures: FailureLog,
-        load_scorer: EngineLoader[Scorer],
-        file: Path,
-    ) -> None:
+    def _retry_failures(self, run: _ScoringRun, file: Path) -> None:
         """Score the failed solutions in a file of an earlier session again.
 
         A local engine gets their batch as a whole, because the batch affects the last bits of the
         rewards. A server composes its batches itself, so it gets the failed solutions alone.
         """
+        failures = run.failures
         table = read_table("solutions", file)
         ids = table["solution_id"].to_pylist()
         failed_rows = [row for row, solution_id in enumerate(ids) if solution_id in failures]
@@ -182,31 +195,26 @@ class ScoreStage(Stage):
             rows_to_score = [row for row in range(len(ids)) if row // SCORING_BATCH in batches]
         for start in range(0, len(rows_to_score), SCORING_BATCH):
             rows = rows_to_score[start : start + SCORING_BATCH]
-            new_rewards = self._score_rows(draft, failures, load_scorer, table.take(rows))
+            new_rewards = self._score_rows(run, table.take(rows))
             for row, row_rewards in zip(rows, new_rewards, strict=True):
                 rewards[row] = row_rewards
         if all(ids[row] in failures for row in failed_rows):
             failures.save()
             return
-        draft.discard_seal()
+        run.draft.discard_seal()
         write_parquet(replace_column(table, "step_rewards", rewards), file)
         failures.save()  # after the file: a stopped process scores the solutions once more
 
-    def _score_rows(
-        self,
-        draft: DatasetDraft,
-        failures: FailureLog,
-        load_scorer: EngineLoader[Scorer],
-        table: pa.Table,
-    ) -> list[list[float] | None]:
+    def _score_rows(self, run: _ScoringRun, table: pa.Table) -> list[list[float] | None]:
         """Return the step rewards of some solutions, and record the failed ones."""
-        scorer = load_scorer()
+        failures = run.failures
+        scorer = run.load_scorer()
         rows = table.select(["solution_id", "problem_id", "prompt", "completions"]).to_pylist()
-        questions = questions_by_id(draft.current_files("problems"), table["problem_id"])
-        items = [
-            ScorerInput(row["prompt"], row["completions"], questions[row["problem_id"]])
-            for row in rows
-        ]
+        questions = questions_by_id(run.draft.current_files("problems"), table["problem_id"])
+        items = []
+        for row in rows:
+            prompt = run.render_prompt(row["prompt"])
+            items.append(ScorerInput(prompt, row["completions"], questions[row["problem_id"]]))
         if failures.policy.stops_at_first:
             outcomes: list[ScoreOutcome] = [*scorer.score(items)]
         else:
@@ -241,6 +249,44 @@ class _RewardSum(NamedTuple):
     n_solutions: int  #: Number of solutions.
 
 
+def scorer_prompt_renderer(
+    manifest: Manifest, dataset: str | Path, weights: ResolvedWeights
+) -> PromptRenderer:
+    """Return a function from the prompts of a dataset to those that a reward model reads.
+
+    Args:
+        manifest: The manifest of the dataset.
+        dataset: The dataset, for messages.
+        weights: The reward model, or a policy whose likelihood is the reward.
+
+    Raises:
+        InputError: if the prompts lack the chat format of a server, and the model reads them and
+            has no chat template.
+        UnavailableError: if its tokenizer cannot be loaded.
+    """
+    if needs_question(weights):
+        return str
+    load = partial(load_tokenizer, weights.path, weights.commit)
+    return prompt_renderer(manifest, str(dataset), load, weights.ref.name)
+
+
+def check_server_prompts(weights: ResolvedWeights, engine: EngineRef) -> None:
+    """Refuse a reward model that could not read the prompts of a server, before they are sampled.
+
+    Args:
+        weights: The reward model.
+        engine: The engine that samples.
+
+    Raises:
+        InputError: if the server adds its chat format, and the model reads the prompts and has no
+            chat template.
+        UnavailableError: if its tokenizer cannot be loaded.
+    """
+    if engine.api == "chat" and not needs_question(weights):
+        tokenizer = load_tokenizer(weights.path, weights.commit)
+        require_server_format("this run", tokenizer, weights.ref.name)
+
+
 def warn_about_template(weights: ResolvedWeights, template: TemplateRef) -> None:
     """Warn if a reward model learned from prompts of another template than it will read.
 
@@ -253,7 +299,7 @@ def warn_about_template(weights: ResolvedWeights, template: TemplateRef) -> None
     if not isinstance(weights, TrainedPrm):
         return
     trained = find_trained_template_ref(weights)
-    if trained is not None and trained.digest != template.digest:
+    if trained is not None and not is_same_template(trained, template):
         other_text = " with another text" if trained.name == template.name else ""
         log.warning(
             "%s learned from prompts of the template %s, and the solutions have prompts of %s%s: "

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Pair
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, digest
@@ -25,10 +24,8 @@ from fsdpo_data.dataset.manifest import AnyRecord, Manifest
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.dataset.stage_records import (
-    GRADE_STAGE,
     PAIR_STAGE,
     SAMPLE_STAGE,
-    GradeRecord,
     SampleRecord,
 )
 from fsdpo_data.pairs.first_error import (
@@ -44,6 +41,7 @@ from fsdpo_data.stages.continuations import (
     GradedContinuations,
     Prefix,
     SolutionPrefix,
+    check_continuations,
     prefix_id,
 )
 from fsdpo_data.steps.segment import segmenter_name, split_solution
@@ -87,8 +85,8 @@ class StepPairStage(BasePairStage):
         )
 
     def check(self, source: Path, manifest: Manifest) -> None:
-        """Refuse an unknown grader, and a dataset without rewards or without errors."""
-        get_grader(manifest.get(GRADE_STAGE, GradeRecord).options.grader)
+        """Refuse a dataset without rewards or without errors, or that cannot be continued."""
+        check_continuations(source, manifest)
         super().check(source, manifest)
         files = manifest.config_paths(source, "solutions")
         if manifest.has_outcome_rewards:

@@ -104,8 +104,9 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         # The reference runs without dropout. Dropout in the policy would add noise to the margins.
         model = disable_dropout(model)
         fingerprint = reference_fingerprint(config, identity["model"], tokenizer)
+        prompt_data = render_chat_prompts(data, tokenizer, str(config.model))
         groups, counts = tokenize_groups(
-            group_by_prompt(render_chat_prompts(data, tokenizer).rows(), loss, config.gamma),
+            group_by_prompt(prompt_data.rows(), loss, config.gamma),
             tokenizer,
             context_length(config, model),
             read_eos_ids(model, tokenizer),

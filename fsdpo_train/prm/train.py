@@ -49,6 +49,7 @@ from fsdpo_train.trainer.models import (
     disable_dropout,
     load_model,
 )
+from fsdpo_train.trainer.row_source import render_chat_prompts
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
 from fsdpo_train.trainer.start_model import with_start_model
 from fsdpo_train.trainer.trainer import StageTrainer, run_trainer
@@ -112,7 +113,8 @@ def train_prm(config: PrmConfig) -> PrmReport:
         )
         model, tokenizer = _load_prm(config)
         unlabelled = Counter[str]()
-        rows = read_labelled_rows(data, config, unlabelled)
+        prompt_data = render_chat_prompts(data, tokenizer, str(config.model))
+        rows = read_labelled_rows(prompt_data, config, unlabelled)
         prm_data = prepare_rows(rows, tokenizer, context_length(config, model), config)
         prm_data.counts.update(unlabelled)
         _log_counts(prm_data.counts)

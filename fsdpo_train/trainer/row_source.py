@@ -20,6 +20,7 @@ from fsdpo_data.dataset.benchmark_problems import (
     download_content,
     download_solutions,
 )
+from fsdpo_data.dataset.chat_prompts import prompt_renderer
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.remote import errors_with_urls, local_copy
 from fsdpo_data.dataset.schema import scan_rows
@@ -28,11 +29,10 @@ from fsdpo_data.dataset.separate_thinking import (
     find_solutions_without_thinking,
     is_thinking_missing,
 )
-from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, lacks_chat_format
+from fsdpo_data.dataset.stage_records import lacks_chat_format
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.exchange.formats import matching_formats, step_label_formats
 from fsdpo_data.hub.client import is_path, resolve_commit
-from fsdpo_data.models.prompts import ChatFormat
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_train.trainer.row_formats import RowFormat
 
@@ -96,48 +96,30 @@ class TrainingData:
         return chain.from_iterable(source.rows() for source in self.sources)
 
 
-def render_chat_prompts(data: TrainingData, tokenizer: Any) -> TrainingData:
+def render_chat_prompts(data: TrainingData, tokenizer: Any, model: str) -> TrainingData:
     """Return the data with the prompts that the model saw.
-
-    A server with the API ``chat`` put its chat format around the prompts of a dataset. The rows
-    have the messages of the user, so the chat template of the tokenizer renders them.
 
     Args:
         data: The opened sources.
-        tokenizer: The tokenizer of the policy.
+        tokenizer: The tokenizer of the model that is trained.
+        model: The model, for messages.
 
     Raises:
-        InputError: if a source has such prompts, and the tokenizer has no chat template.
+        InputError: if prompts lack the chat format of the server that sampled them, and the
+            tokenizer has no chat template.
     """
-    sources = (
-        _with_chat_format(source, tokenizer)
-        if source.manifest is not None and lacks_chat_format(source.manifest)
-        else source
-        for source in data.sources
-    )
-    return TrainingData(tuple(sources))
+    return TrainingData(tuple(_with_model_prompts(item, tokenizer, model) for item in data.sources))
 
 
-def _with_chat_format(source: RowSource, tokenizer: Any) -> RowSource:
-    """Return a source with its prompts as messages of the user in the chat format."""
-    if not tokenizer.chat_template:
-        raise InputError(
-            f"the prompts of {source.name} lack the chat format of the server that sampled it, and "
-            "the tokenizer of the model has no chat template to render them. Train the model that "
-            "the server ran, or sample with `api=completions`.",
-            field="data",
-            value=source.name,
-        )
-    assert source.manifest is not None
-    sample = source.manifest.get(SAMPLE_STAGE, SampleRecord).options
-    arguments = sample.template.chat_arguments
-    first_messages = (sample.engine.request_fields or {}).get("messages", ())
-    chat = ChatFormat(tokenizer)
+def _with_model_prompts(source: RowSource, tokenizer: Any, model: str) -> RowSource:
+    """Return a source with the prompts that the model saw."""
+    if source.manifest is None or not lacks_chat_format(source.manifest):
+        return source
+    render = prompt_renderer(source.manifest, source.name, lambda: tokenizer, model)
 
     def rows() -> Iterator[LocatedRow]:
         for location, row in source.rows():
-            prompt = chat.render(row["prompt"], arguments, first_messages)
-            yield location, {**row, "prompt": Prompt(prompt, read_question(row))}
+            yield location, {**row, "prompt": Prompt(render(row["prompt"]), read_question(row))}
 
     return replace(source, rows=rows)
 

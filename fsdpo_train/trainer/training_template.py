@@ -1,7 +1,6 @@
 """The prompt template of a training, which is written next to the trained weights."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from fsdpo_data.core.errors import InputError
@@ -9,18 +8,19 @@ from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, lacks_chat_format
 from fsdpo_data.models.prompts import (
     TEMPLATES,
-    ChatFormat,
     Template,
     TemplateRef,
     add_chat_format,
     find_template,
+    template_of_ref,
+    with_chat_format,
 )
 from fsdpo_data.models.trained_template import (
     has_template,
     recognise_template,
     write_trained_template,
 )
-from fsdpo_train.config import PrmConfig, SftConfig, TrainConfig
+from fsdpo_train.config import SftConfig, TrainConfig
 from fsdpo_train.trainer.row_source import RowSource, TrainingData
 
 
@@ -44,14 +44,7 @@ def check_stated_template(config: SftConfig, data: TrainingData, tokenizer: Any)
     template = stated_template(config)
     if template is None:
         return
-    if template.needs_chat:
-        if not tokenizer.chat_template:
-            raise InputError(
-                "the tokenizer of the model has no chat template. Name a template without one.",
-                field="template",
-                value=config.template,
-            )
-        template = replace(template, chat=ChatFormat(tokenizer))
+    template = with_chat_format(template, tokenizer, str(config.model))
     for prompt in _distinct_prompts(data.sources):
         if not has_template([prompt], template):
             raise InputError(
@@ -89,14 +82,17 @@ def _training_template(config: TrainConfig, data: TrainingData) -> TemplateRef |
 def _sampled_template(config: TrainConfig, manifest: Manifest) -> TemplateRef | None:
     """Return the template of the prompts of a dataset; None if no template renders them.
 
-    A template has no place for messages before the question. Reward models read the prompts of a
-    chat server as the dataset has them, without the chat format.
+    A template has no place for messages before the question, and none for another template inside
+    the chat format of a server.
     """
     sample = manifest.get(SAMPLE_STAGE, SampleRecord).options
-    has_messages = "messages" in (sample.engine.request_fields or {})
-    if has_messages or (isinstance(config, PrmConfig) and lacks_chat_format(manifest)):
+    if not lacks_chat_format(manifest):
+        return sample.template
+    ref = sample.template
+    is_chat_template = ref.name in TEMPLATES and TEMPLATES[ref.name].needs_chat
+    if sample.engine.first_messages or not is_chat_template:
         return None
-    return sample.template
+    return add_chat_format(template_of_ref(ref), str(config.out)).ref
 
 
 def _distinct_prompts(sources: Sequence[RowSource]) -> list[str]:

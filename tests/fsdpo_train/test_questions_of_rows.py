@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from helpers import fixed_sampler, problem_set, sample_settings, small_build
+from fakes import FixedSampler, TableScorer
+from helpers import (
+    continuation_settings,
+    fixed_sampler,
+    problem_set,
+    sample_settings,
+    small_build,
+)
 from paired_data import SOLUTIONS, paired_dataset
+from random_model import save_random_model
 from small_tokenizer import save_tokenizer
 
 pytest.importorskip("torch")
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import EngineRef
-from fsdpo_data.core.sampling import Prompt
+from fsdpo_data.core.identity import EngineRef, ModelRef
+from fsdpo_data.core.progress import NO_PROGRESS
+from fsdpo_data.core.sampling import Prompt, SamplingSpec
+from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.engines.resolved import ResolvedRewardModel
+from fsdpo_data.engines.scorers import Scorer, ScorerInput
+from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
 from fsdpo_data.exchange.export import export
-from fsdpo_data.models.prompts import load_tokenizer
+from fsdpo_data.models.prompts import (
+    find_template,
+    get_template,
+    is_same_template,
+    load_tokenizer,
+)
+from fsdpo_data.models.resolve import ResolvedWeights
+from fsdpo_data.models.trained_template import read_trained_template
+from fsdpo_data.pairs.first_error import StepPairSpec
+from fsdpo_data.stages.continuations import ContinuationSampler
+from fsdpo_data.stages.first_error import FirstErrorStage
+from fsdpo_data.stages.label import LabelStage
+from fsdpo_data.stages.score import ScoreStage, scorer_prompt_renderer
+from fsdpo_data.stages.step_pairs import StepPairStage
+from fsdpo_train.config import PrmConfig
+from fsdpo_train.prm.train import train_prm
 from fsdpo_train.trainer.row_formats import PRM_ROWS
 from fsdpo_train.trainer.row_source import open_data, open_source, render_chat_prompts
 
@@ -41,11 +71,12 @@ def test_a_copy_without_problems_has_plain_prompts(tmp_path: Path) -> None:
     assert not any(isinstance(row["prompt"], Prompt) for _, row in source.rows())
 
 
-def build_dataset(root: Path, api: str) -> Path:
+def build_dataset(root: Path, api: str, template: str = "problem") -> Path:
     """Build a dataset that a server sampled with an API."""
     source = problem_set(2)
     engine = EngineRef(name="openai", dtype="auto", api=api)
-    settings = sample_settings(n=4).model_copy(update={"engine": engine})
+    changes = {"engine": engine, "template": find_template(template).ref}
+    settings = sample_settings(n=4).model_copy(update=changes)
     sampler = fixed_sampler(source, SOLUTIONS)
     small_build(root, source, sampling=settings, make_sampler=lambda: sampler)
     return root
@@ -57,16 +88,92 @@ def test_prompts_of_a_chat_server_get_the_chat_format(tmp_path: Path) -> None:
     for api, start, end in (("chat", "<user>", "<assistant>"), ("completions", "", "")):
         data = open_data([build_dataset(tmp_path / api, api)], PRM_ROWS)
         plain_prompts = [row["prompt"] for _, row in data.rows()]
-        rendered = [row["prompt"] for _, row in render_chat_prompts(data, tokenizer).rows()]
+        rendered_data = render_chat_prompts(data, tokenizer, "model")
+        rendered = [row["prompt"] for _, row in rendered_data.rows()]
         assert rendered == [f"{start}{prompt}{end}" for prompt in plain_prompts]
         assert all(isinstance(prompt, Prompt) and prompt.question for prompt in rendered)
 
 
-def test_prompts_of_a_chat_server_need_a_chat_template(tmp_path: Path) -> None:
-    tokenizer = load_tokenizer(save_tokenizer(tmp_path / "model", chat=None))
-    data = open_data([build_dataset(tmp_path / "chat", "chat")], PRM_ROWS)
-    with pytest.raises(InputError, match="lack the chat format of the server"):
-        render_chat_prompts(data, tokenizer)
+@pytest.mark.parametrize("reader", ["dpo", "prm", "score", "measure"])
+def test_a_model_without_a_chat_template_reads_no_prompts_of_a_chat_server(
+    tmp_path: Path, reader: str
+) -> None:
+    model = str(save_random_model(tmp_path / "model"))
+    root = build_dataset(tmp_path / "chat", "chat")
+    weights = TrainedPrm(ModelRef("prm", "0"), model)
+    readers = {
+        "dpo": lambda: render_chat_prompts(
+            open_data([root], PRM_ROWS), load_tokenizer(model), "model"
+        ),
+        "prm": lambda: train_prm(PrmConfig(data=root, model=model, out=tmp_path / "prm")),
+        "score": lambda: score_dataset(root, tmp_path / "scored", weights, lambda: TableScorer({})),
+        "measure": lambda: scorer_prompt_renderer(read_manifest(root), root, weights),
+    }
+    with pytest.raises(InputError, match=r"chat lack the chat format of the server that sampled"):
+        readers[reader]()
+
+
+def score_dataset(
+    root: Path, out: Path, weights: ResolvedWeights, make_scorer: Callable[[], Scorer]
+) -> None:
+    engine = EngineRef(name="transformers", dtype="auto")
+    stage = ScoreStage(ResolvedRewardModel(weights, engine, make_scorer))
+    derive_dataset(root, out, [stage], progress=NO_PROGRESS)
+
+
+def test_a_reward_model_reads_the_prompts_of_a_chat_server_in_its_chat_format(
+    tmp_path: Path,
+) -> None:
+    weights = TrainedPrm(ModelRef("prm", "0"), save_tokenizer(tmp_path / "model"))
+    root = build_dataset(tmp_path / "chat", "chat")
+    prompts = []
+
+    class PromptScorer(TableScorer):
+        def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+            prompts.extend(item.prompt for item in items)
+            return [[0.5] * len(item.steps) for item in items]
+
+    score_dataset(root, tmp_path / "scored", weights, lambda: PromptScorer({}))
+    assert len(set(prompts)) == 2
+    assert all(re.fullmatch(r"<user>Problem: .*\n<assistant>", text, re.S) for text in prompts)
+
+
+def test_solutions_of_a_chat_server_are_not_continued(tmp_path: Path) -> None:
+    """The prompts of the prefixes would lack the chat format."""
+    root = build_dataset(tmp_path / "chat", "chat")
+    manifest = read_manifest(root)
+    sampler = ContinuationSampler(
+        continuation_settings(ModelRef("fixed", "0"), SamplingSpec(n=2)), lambda: FixedSampler({})
+    )
+    step_pairs = StepPairStage(StepPairSpec(threshold=0.5), sampler)
+    for stage in (LabelStage(sampler), FirstErrorStage(sampler), step_pairs):
+        with pytest.raises(InputError, match=r"chat lack the chat format .* would continue"):
+            stage.check(root, manifest)
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"), [("chat", "<user>2+2?<assistant>"), ("problem", None)]
+)
+def test_a_model_that_learns_from_a_chat_server_states_its_chat_template(
+    tmp_path: Path, template: str, expected: str | None
+) -> None:
+    """No template has the text of another template inside the chat format."""
+    model = save_random_model(tmp_path / "model")
+    (model / "chat_template.jinja").write_text(
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+        "{% if add_generation_prompt %}<assistant>{% endif %}"
+    )
+    root = build_dataset(tmp_path / "chat", "chat", template)
+    out = tmp_path / "prm"
+    train_prm(PrmConfig(data=root, model=str(model), out=out, max_steps=1, held_out=0))
+    trained = read_trained_template(out)
+    assert (trained is None) == (expected is None)
+    if trained is not None:
+        rendered_template = get_template("chat", str(out))
+        assert rendered_template.render("2+2?") == expected
+        assert trained.digest == rendered_template.digest
+        assert is_same_template(trained, find_template("chat").ref)
+        assert not is_same_template(trained, find_template("chat-boxed").ref)
 
 
 def test_an_export_of_prompts_without_chat_format_says_so(

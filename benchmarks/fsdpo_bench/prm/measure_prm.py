@@ -31,6 +31,7 @@ from fsdpo_bench.prm.processbench import (
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.progress import Progress
+from fsdpo_data.dataset.chat_prompts import PromptRenderer
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.dataset.validate import explain_damage
@@ -42,7 +43,7 @@ from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.models.resolve import ResolvedWeights, find_trained_template, resolve_weights
-from fsdpo_data.stages.score import warn_about_template
+from fsdpo_data.stages.score import scorer_prompt_renderer, warn_about_template
 
 #: Number of solutions per call of the scorer: enough for batches of similar lengths, and few enough
 #: for frequent progress.
@@ -157,16 +158,21 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
                 measurements.dataset = dataset_report(scored, options.k)
         return measurements
     entries = load_measurable(options.data) if options.data else []
+    render_prompt: PromptRenderer = str
     if options.data:
         check_best_of(entries, options.k)  # before hours of scoring
+        manifest = read_manifest(options.data)
+        render_prompt = scorer_prompt_renderer(
+            manifest, options.data, _resolve_reader(options, prm)
+        )
         if prm is not None:
-            sample = read_manifest(options.data).get(SAMPLE_STAGE, SampleRecord).options
-            warn_about_template(prm, sample.template)
+            warn_about_template(prm, manifest.get(SAMPLE_STAGE, SampleRecord).options.template)
     progress.phase("load the model", 1)
     with open_engine(partial(_load_model, prm, options)) as load_scorer:
         scorer = _ProgressScorer(load_scorer(), progress)
         if options.data:
-            measurements.dataset = dataset_report(_add_rewards(entries, scorer), options.k)
+            solved = _add_rewards(entries, scorer, render_prompt)
+            measurements.dataset = dataset_report(solved, options.k)
         if examples_by_name:
             score = partial(score_examples, scorer=scorer, template=template)
             measurements.processbench = _measure_processbench(
@@ -308,10 +314,7 @@ def _find_template(options: PrmOptions, prm: ResolvedWeights | None) -> Template
     has_own_prompt = isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt
     if has_own_prompt or not (options.processbench or options.prmbench):
         return None
-    weights = prm
-    if weights is None and options.likelihood is not None:
-        weights = resolve_weights(options.likelihood)
-    template = find_trained_template(weights) if weights else None
+    template = find_trained_template(_resolve_reader(options, prm))
     if template is None:
         benchmark = "`processbench`" if options.processbench else "`prmbench`"
         raise InputError(
@@ -319,6 +322,14 @@ def _find_template(options: PrmOptions, prm: ResolvedWeights | None) -> Template
             "published model has its own prompt; give its `prm_format` if it is not detected."
         )
     return template
+
+
+def _resolve_reader(options: PrmOptions, prm: ResolvedWeights | None) -> ResolvedWeights:
+    """Return the reward model, or the policy whose likelihood is the reward."""
+    if prm is not None:
+        return prm
+    assert options.likelihood is not None
+    return resolve_weights(options.likelihood)
 
 
 def _load_model(prm: ResolvedWeights | None, options: PrmOptions) -> Scorer:
@@ -358,10 +369,16 @@ class _ProgressScorer:
         return rewards
 
 
-def _add_rewards(entries: Sequence[SolvedProblem], scorer: Scorer) -> list[SolvedProblem]:
+def _add_rewards(
+    entries: Sequence[SolvedProblem], scorer: Scorer, render_prompt: PromptRenderer
+) -> list[SolvedProblem]:
     """Return the solutions with the scorer's rewards; None for the ones that it cannot read."""
     items = [
-        ScorerInput(entry.solution.prompt, entry.solution.completions, entry.problem.question)
+        ScorerInput(
+            render_prompt(entry.solution.prompt),
+            entry.solution.completions,
+            entry.problem.question,
+        )
         for entry in entries
     ]
     all_rewards = scorer.score(items)
