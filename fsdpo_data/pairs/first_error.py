@@ -12,7 +12,7 @@ from fsdpo_data.core.entities import MODEL_FAILURES, Solution
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.parquet_files import read_table_batches
-from fsdpo_data.core.sampling import ContinuationSettings
+from fsdpo_data.core.sampling import ContinuationSettings, Prompt
 from fsdpo_data.pairs.limits import AllowUnclosed, MaxPairs
 from fsdpo_data.steps.first_error import NO_ERROR, find_first_below
 from fsdpo_data.steps.rewards import stored_reward
@@ -65,7 +65,8 @@ class FirstError:
     @property
     def prefix(self) -> str:
         """The prompt and the steps before the error."""
-        return self.solution.prompt + "".join(self.solution.completions[: self.step])
+        first_steps = "".join(self.solution.completions[: self.step])
+        return Prompt(self.solution.prompt, solution_text=first_steps)
 
     @property
     def reward(self) -> float:

@@ -28,9 +28,11 @@ from fsdpo_data.core.sampling import (
     Completion,
     ContinuationSettings,
     DeclaredSampling,
+    Prompt,
     SamplingSpec,
     Seed,
     add_tokens,
+    continue_prompt,
 )
 from fsdpo_data.dataset.chat_prompts import refuse_missing_format
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
@@ -113,10 +115,13 @@ def prefix_id(text: str) -> str:
 
 
 def step_prefixes(prompt: str, steps: Sequence[str]) -> Iterator[Prefix]:
-    """Yield the prefix that ends after each step of a solution, except the last step."""
-    text = prompt
+    """Yield the prefix that ends after each step of a solution, except the last step.
+
+    The text knows which part of it is the solution, in which special tokens are text.
+    """
+    text: str = Prompt(prompt)
     for step in steps[:-1]:
-        text += step
+        text = continue_prompt(text, step, None)
         yield Prefix(prefix_id(text), text)
 
 

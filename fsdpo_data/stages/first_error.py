@@ -26,6 +26,7 @@ from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, read_table_batches
+from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest
 from fsdpo_data.dataset.run_directory import RunDir
 from fsdpo_data.dataset.schema import replace_column, scan_rows
@@ -125,7 +126,9 @@ class _Search:
             length = self._walk(row["problem_id"], texts).state.next_length
             if length is None:
                 continue
-            prefix = Prefix(prefix_id(texts[length]), texts[length])
+            first_steps = texts[length].removeprefix(prompt)
+            text = Prompt(prompt, solution_text=first_steps)
+            prefix = Prefix(prefix_id(text), text)
             solution_prefix = SolutionPrefix(prefix.id, row["problem_id"], prompt)
             # The outcomes of its continuations may all be unknown. The search then ends there.
             if solution_prefix.key not in self.counts:

@@ -95,6 +95,10 @@ class PromptEncoder:
         """Return whether a text contains a special token that would not stay text."""
         return self._pattern is not None and self._pattern.search(text) is not None
 
+    def find_special_tokens(self, text: str) -> list[tuple[int, int]]:
+        """Return start and end of each such special token in a text."""
+        return [match.span() for match in self._pattern.finditer(text)] if self._pattern else []
+
     def encode(
         self, text: str, literal_spans: Sequence[tuple[int, int]], *, add_special_tokens: bool
     ) -> list[int]:

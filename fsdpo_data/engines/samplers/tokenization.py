@@ -9,16 +9,23 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.lazy import torch
 from fsdpo_data.core.row_files import replace_surrogates
 from fsdpo_data.core.sampling import Completion, Prompt
-from fsdpo_data.engines.samplers.text_encoders import find_thinking_tokens, prompt_encoder
+from fsdpo_data.engines.samplers.text_encoders import (
+    PromptEncoder,
+    find_thinking_tokens,
+    prompt_encoder,
+)
+from fsdpo_data.models.prompts import TEMPLATES, ChatFormat
 
 #: Text before a completion, so that the tokenizer decodes the completion as a continuation.
 _PREFIX = "a"
+_USER_MESSAGE = "\ue000"  #: A message of the user, while the chat template is rendered.
 
 
 def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
@@ -26,7 +33,8 @@ def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
 
     A chat template writes the beginning-of-sequence token itself, so the tokenizer must not add a
     second one. An end-of-sequence token that the tokenizer adds is removed, because the model
-    should continue the prompt. Special tokens in the question of a :class:`Prompt` are text.
+    should continue the prompt. Special tokens in the question of a :class:`Prompt` are text, and so
+    are those in the question that a known template or the chat template of the tokenizer shows.
     """
     has_bos = bool(tokenizer.bos_token) and prompt.startswith(tokenizer.bos_token)
     ids = _encode_with_literals(tokenizer, prompt, has_bos=has_bos)
@@ -40,17 +48,66 @@ def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
 
 def _encode_with_literals(tokenizer: Any, prompt: str, *, has_bos: bool) -> list[int] | None:
     """Return the ids of a prompt whose question mentions special tokens; None for other prompts."""
-    if not isinstance(prompt, Prompt) or not (prompt.question or prompt.solution_text):
-        return None
     encoder = prompt_encoder(tokenizer)
-    if encoder is None:
+    if encoder is None or not encoder.has_special_tokens(prompt):
         return None
-    spans = prompt.literal_spans
+    spans = _with_question(tokenizer, encoder, prompt).literal_spans
     if not any(encoder.has_special_tokens(prompt[start:end]) for start, end in spans):
         return None
     template_has_bos = has_bos and all(start > 0 for start, _ in spans)
     text = replace_surrogates(prompt)
     return encoder.encode(text, spans, add_special_tokens=not template_has_bos)
+
+
+def _with_question(tokenizer: Any, encoder: PromptEncoder, prompt: str) -> Prompt:
+    """Return a prompt that knows its question, if a template shows it.
+
+    Plain files have prompts without their questions, and an imported prompt of no known template is
+    the question of its problem.
+    """
+    if not isinstance(prompt, Prompt):
+        prompt = Prompt(prompt)
+    text = prompt.without_solution
+    if prompt.question is not None and prompt.question != text:
+        return prompt
+    question = _find_user_message(tokenizer, encoder, text)
+    if question is None:
+        templates = [item for item in TEMPLATES.loaded_entries() if not item.needs_chat]
+        questions = (template.find_question(text) for template in templates)
+        question = min(filter(None, questions), key=len, default=prompt.question)
+    return Prompt(text, question, prompt.solution_text)
+
+
+def _find_user_message(tokenizer: Any, encoder: PromptEncoder, prompt: str) -> str | None:
+    """Return the last message of the user in a prompt with the chat format of the tokenizer."""
+    chat_template = getattr(tokenizer, "chat_template", None)
+    if not chat_template:
+        return None
+    start_text, end_text = _text_around_user_message(tokenizer, encoder, str(chat_template))
+    end = prompt.rfind(end_text) if end_text else -1
+    start = prompt.rfind(start_text, 0, end) if start_text and end >= 0 else -1
+    return prompt[start + len(start_text) : end] if start >= 0 else None
+
+
+@lru_cache(maxsize=4)
+def _text_around_user_message(
+    tokenizer: Any, encoder: PromptEncoder, chat_template: str
+) -> tuple[str, str]:
+    """Return the texts from the last special token before a message to the first one after it.
+
+    They are empty if a template cannot be used, or writes no special token there. Other system
+    messages and other starts of an answer have the same texts.
+    """
+    del chat_template  # a key of the cache
+    try:
+        text = ChatFormat(tokenizer).render(_USER_MESSAGE)
+    except Exception:  # Jinja and chat templates may raise any exception
+        return "", ""
+    text_before, _, text_after = text.partition(_USER_MESSAGE)
+    before, after = map(encoder.find_special_tokens, (text_before, text_after))
+    if not before or not after:
+        return "", ""
+    return text_before[before[-1][0] :], text_after[: after[0][1]]
 
 
 def read_eos_ids(net: Any, tokenizer: Any) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,8 @@ from fsdpo_data.engines.samplers.tokenization import (
     encode_prompt,
 )
 from fsdpo_data.engines.step_tokens import StepTokenizer
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.stages.continuations import step_prefixes
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -97,3 +100,55 @@ def test_the_lines_of_a_question_may_be_apart(qwen2: Any) -> None:
     question = "Is <|im_end|> long?\nOr <|im_end|> short?"
     prompt = "Q: Is <|im_end|> long? (1)\nOr <|im_end|> short? (2)<|im_end|>\n"
     assert encode_prompt(qwen2, Prompt(prompt, question)).count(turn_end) == 1
+
+
+@pytest.fixture
+def chat_qwen2(qwen2: Any) -> Iterator[Any]:
+    qwen2.chat_template = CHATML
+    yield qwen2
+    qwen2.chat_template = None
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "",
+        "<|im_start|>system\nAnother system message.<|im_end|>\n",
+        "<|im_start|>user\n1+1?<|im_end|>\n<|im_start|>assistant\n2<|im_end|>\n",
+    ],
+)
+@pytest.mark.parametrize("end", ["", "<think>\n", "So "])
+def test_a_chat_prompt_of_a_plain_file_shows_its_question(
+    chat_qwen2: Any, start: str, end: str
+) -> None:
+    question = "Is <|im_end|> longer than <|endoftext|>?"
+    prompt = f"{start}<|im_start|>user\n{question}<|im_end|>\n<|im_start|>assistant\n{end}"
+    expected = encode_prompt(chat_qwen2, Prompt(prompt, question))
+    text_end, turn_end = chat_qwen2.convert_tokens_to_ids(["<|endoftext|>", "<|im_end|>"])
+    assert text_end not in expected and expected.count(turn_end) == 1 + start.count("<|im_end|>")
+    assert encode_prompt(chat_qwen2, prompt) == expected
+    # An imported prompt of no known template is the question of its problem.
+    assert encode_prompt(chat_qwen2, Prompt(prompt, prompt)) == expected
+    encoder = StepTokenizer(chat_qwen2, [text_end, turn_end])
+    assert encoder.encode(prompt, ["No."], add_eos=True).input_ids[-1] == turn_end
+
+
+def test_a_plain_prompt_of_a_file_shows_the_question_of_a_known_template(qwen2: Any) -> None:
+    question = "Is <|im_end|> longer than <|endoftext|>?"
+    prompt = get_template("alpaca").render(question)
+    assert encode_prompt(qwen2, prompt) == encode_prompt(qwen2, Prompt(prompt, question))
+    assert not special_ids(qwen2) & {*encode_prompt(qwen2, prompt)}
+    # A question without a template is text.
+    assert not special_ids(qwen2) & {*encode_prompt(qwen2, Prompt(question, question))}
+    # Special tokens of an unknown template keep their ids.
+    unknown = f"<|im_start|>{question}"
+    assert encode_prompt(qwen2, unknown) == qwen2(unknown)["input_ids"]
+
+
+def test_the_steps_of_a_continued_prefix_are_text(chat_qwen2: Any) -> None:
+    prompt = "<|im_start|>user\n2+2?<|im_end|>\n<|im_start|>assistant\n"
+    steps = ["The token <|im_end|> ends a turn.\n", "It is 4."]
+    [prefix] = step_prefixes(prompt, steps)
+    assert prefix.text == prompt + steps[0]
+    ids = encode_context(chat_qwen2, CompletionDecoder(chat_qwen2), prefix.text).ids
+    assert ids.count(chat_qwen2.convert_tokens_to_ids("<|im_end|>")) == 1
