@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from fsdpo_data.answers.thinking import THINKING_MARKERS
@@ -62,17 +63,38 @@ class CompletionEncoder:
 
     def _encode_alone(self, text: str) -> CompletionTokens:
         encoding = self._encoder.encode(text, add_special_tokens=False)
-        return CompletionTokens(encoding.ids, [start for start, _ in encoding.offsets])
+        return CompletionTokens(encoding.ids, _token_starts(text, encoding.offsets))
 
     def _encode_anchored(self, text: str) -> CompletionTokens | None:
         """Return the ids of a text after an anchor; None if a token belongs to both."""
         anchor = _ANCHORS[text[0].isspace()]
         encoding = self._encoder.encode(anchor + text, add_special_tokens=False)
         size = len(anchor)
-        starts = [start - size for start, end in encoding.offsets if end > size]
-        if not starts or starts[0] < 0:
+        offsets = [(start - size, end - size) for start, end in encoding.offsets if end > size]
+        if not offsets or offsets[0][0] < 0:
             return None
-        return CompletionTokens(encoding.ids[-len(starts) :], starts)
+        return CompletionTokens(encoding.ids[-len(offsets) :], _token_starts(text, offsets))
+
+
+def _token_starts(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the position of each token in a text, in characters.
+
+    Unigram models give the bytes of unknown characters the offsets of the complete run of such
+    characters. The first byte of a character then begins it.
+    """
+    starts: list[int] = []
+    for (start, end), tokens in groupby(offsets):
+        n_tokens = len(list(tokens))
+        if n_tokens == 1 or end - start <= 1:
+            starts += [start] * n_tokens
+            continue
+        byte_counts = [len(character.encode()) for character in text[start:end]]
+        if sum(byte_counts) == n_tokens:
+            for position, n_bytes in enumerate(byte_counts, start):
+                starts += [position] * n_bytes
+        else:
+            starts += [start] * n_tokens
+    return starts
 
 
 class PromptEncoder:
