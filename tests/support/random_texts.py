@@ -9,19 +9,101 @@ from hypothesis import strategies as st
 #: Special tokens of published tokenizers; a text may mention them.
 SPECIAL_TOKENS = ("<|im_end|>", "<|im_start|>", "<|endoftext|>", "</s>", "<s>", "<unk>", "[SEP]")
 #: Everything that a library may take for the end of a line.
-LINE_ENDS = ("\n", "\n\n", "\r\n", "\r", "\u2028", "\u2029", "\x0b", "\x0c", "\x85", "\n \n", "\n\t")
+LINE_ENDS = (
+    "\n",
+    "\n\n",
+    "\r\n",
+    "\r",
+    "\u2028",
+    "\u2029",
+    "\x0b",
+    "\x0c",
+    "\x85",
+    "\n \n",
+    "\n\t",
+)
 #: White space that is no end of a line, and characters without width.
 SPACES = (" ", "  ", "\t", "\xa0", "\u3000", "\u200b", "\u200d", "\ufeff", "\xad")
 #: Emoji, combining marks, scripts with and without spaces, private characters, and what
 #: normalization would change.
 SIGNS = (
-    *("👩‍👩‍👧", "🇩🇪", "e\u0301", "é", "ﬁ", "ß", "İ", "Å", "𝔸", "½", "²", "中文", "四十二", "日本語", "ไทย"),
-    *("العربية", "עברית", "हिन्दी", "한국", "\u202e", "\ue000", "\ue001", "\ufffd", "▁", "Ġ", "ки", "\x00"),
+    *(
+        "👩‍👩‍👧",
+        "🇩🇪",
+        "e\u0301",
+        "é",
+        "ﬁ",
+        "ß",
+        "İ",
+        "Å",
+        "𝔸",
+        "½",
+        "²",
+        "中文",
+        "四十二",
+        "日本語",
+        "ไทย",
+    ),
+    *(
+        "العربية",
+        "עברית",
+        "हिन्दी",
+        "한국",
+        "\u202e",
+        "\ue000",
+        "\ue001",
+        "\ufffd",
+        "▁",
+        "Ġ",
+        "ки",
+        "\x00",
+    ),
 )
 WORDS = (
-    *("Step 1:", "Step 2: ", "So", " the", "answer", "is", "42", "3.14", "1,000", "It's", "#", "**"),
-    *("a", "b+", "= ", "$x^2$", "\\boxed{42}", "\\", '"', "'", "{question}", "{", "}", "%s", "# Answer"),
-    *("<think>", "</think>", "<", ">", "|", "User:", "Assistant:", "###", "- ", "1.", "`", "+", "-"),
+    *(
+        "Step 1:",
+        "Step 2: ",
+        "So",
+        " the",
+        "answer",
+        "is",
+        "42",
+        "3.14",
+        "1,000",
+        "It's",
+        "#",
+        "**",
+    ),
+    *(
+        "a",
+        "b+",
+        "= ",
+        "$x^2$",
+        "\\boxed{42}",
+        "\\",
+        '"',
+        "'",
+        "{question}",
+        "{",
+        "}",
+        "%s",
+        "# Answer",
+    ),
+    *(
+        "<think>",
+        "</think>",
+        "<",
+        ">",
+        "|",
+        "User:",
+        "Assistant:",
+        "###",
+        "- ",
+        "1.",
+        "`",
+        "+",
+        "-",
+    ),
 )
 #: Pieces of texts.
 PIECES = (*WORDS, *SIGNS, *SPACES, *LINE_ENDS, *SPECIAL_TOKENS)

@@ -18,7 +18,12 @@ _BYTE_MODELS = ("fallback", "unigram")  #: Models with a token for each byte.
 _QWEN_SPLIT = _LLAMA3_SPLIT.replace(r"\p{N}{1,3}", r"\p{N}")
 _CORPUS = (
     *("Step 1: So the answer is 42.\n", "Step 2: It's 3.14, not 1,000.\n\n", " What is 2 + 2?\n"),
-    *("Problem: x\r\nSolution:\r\n", "中文四十二日本語。", "e\u0301é 👩‍👩‍👧 العربية", "   \n\n\n \t\t"),
+    *(
+        "Problem: x\r\nSolution:\r\n",
+        "中文四十二日本語。",
+        "e\u0301é 👩‍👩‍👧 العربية",
+        "   \n\n\n \t\t",
+    ),
 )
 
 
@@ -71,9 +76,7 @@ KINDS: dict[str, Kind] = {
         normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]),
         model="fallback",
     ),
-    "unigram": Kind(
-        pre.Metaspace(prepend_scheme="always"), _fallback_decoder(), model="unigram"
-    ),
+    "unigram": Kind(pre.Metaspace(prepend_scheme="always"), _fallback_decoder(), model="unigram"),
     "words": Kind(pre.Whitespace(), None),
     "between spaces": Kind(pre.WhitespaceSplit(), None),
     "delimiter": Kind(pre.CharDelimiterSplit(" "), None),
@@ -134,3 +137,20 @@ def _trainer(kind: Kind) -> Any:
         return trainers.WordPieceTrainer(special_tokens=specials, **options)
     alphabet = pre.ByteLevel.alphabet() if isinstance(kind.decoder, decoders.ByteLevel) else []
     return trainers.BpeTrainer(special_tokens=specials, initial_alphabet=alphabet, **options)
+
+
+def restored(tokenizer: Any, text: str) -> str:
+    """Return the text that the ids of a text give: NFC, and a space for the sign of a space."""
+    normalizer = tokenizer.backend_tokenizer.normalizer
+    if type(normalizer).__name__ == "NFC":
+        return normalizer.normalize_str(text)
+    return text if is_byte_level(tokenizer) else text.replace("▁", " ")
+
+
+def is_byte_level(tokenizer: Any) -> bool:
+    return '"ByteLevel"' in repr_of_decoder(tokenizer)
+
+
+@cache
+def repr_of_decoder(tokenizer: Any) -> str:
+    return json.dumps(json.loads(tokenizer.backend_tokenizer.to_str())["decoder"])

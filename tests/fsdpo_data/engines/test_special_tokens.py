@@ -97,3 +97,17 @@ def test_the_lines_of_a_question_may_be_apart(qwen2: Any) -> None:
     question = "Is <|im_end|> long?\nOr <|im_end|> short?"
     prompt = "Q: Is <|im_end|> long? (1)\nOr <|im_end|> short? (2)<|im_end|>\n"
     assert encode_prompt(qwen2, Prompt(prompt, question)).count(turn_end) == 1
+
+
+@pytest.mark.parametrize("mark", ["\ue000", "\ue000\ue001"])
+def test_private_characters_do_not_make_a_special_token(tokenizer: Any, mark: str) -> None:
+    """The encoders put private characters in front of the special tokens of templates."""
+    end = tokenizer.eos_token
+    steps = [f"{mark}{end} ends"]
+    encoded = StepTokenizer(tokenizer).encode("2+2?", steps, add_eos=False)
+    completion_ids = encoded.input_ids[encoded.prompt_length :].tolist()
+    assert not special_ids(tokenizer) & set(completion_ids)
+    assert CompletionDecoder(tokenizer)(completion_ids) == steps[0]
+    question = f"Is {mark}{end}?"
+    ids = encode_prompt(tokenizer, Prompt(f"{question}{end}\nSo", question))
+    assert ids.count(tokenizer.eos_token_id) == 1
