@@ -23,10 +23,11 @@ pytest.importorskip("transformers")
 import trained_tokenizers
 from fakes import Judge
 from helpers import derive, reward_model
+from hub_server import TOKEN, client_env, run_client, running_hub
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from made_runs import written
-from random_texts import long_lines, texts
+from random_texts import PIECES, long_lines, texts
 from recorded_imports import import_labels
 from trained_tokenizers import restored
 
@@ -35,6 +36,7 @@ from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.api import build, open_dataset
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.sampling import Prompt, SamplingSpec
+from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, encode_prompt
 from fsdpo_data.engines.scorers import ScorerInput
@@ -53,7 +55,7 @@ from fsdpo_train.sft.data import encode_rows
 from fsdpo_train.trainer.row_formats import SFT_ROWS
 from fsdpo_train.trainer.row_source import open_data
 
-EXAMPLES = [4, pytest.param(200, marks=pytest.mark.proof)]
+EXAMPLES = [int(__import__("os").environ.get("EX", 4)), pytest.param(200, marks=pytest.mark.proof)]
 N_SAMPLES = 4
 TOKENIZERS = ("Qwen", "bytes with a space", "metaspace, always", "unigram")
 MAX_TOKENS = 1_000_000
@@ -95,17 +97,19 @@ class Question:
         return Problem(self.text, self.gold, "", "").id
 
 
+RIGHT_AND_WRONG = [
+    Sample("So 42.\n\nThe answer is: 42", "stop", 9),
+    Sample("So \\boxed{41}", "stop", 9),
+]
+
+
 def questions() -> st.SearchStrategy[list[Question]]:
     four = st.lists(samples(), min_size=N_SAMPLES - 2, max_size=N_SAMPLES - 2)
-    right, wrong = (
-        Sample("So 42.\n\nThe answer is: 42", "stop", 9),
-        Sample("So \\boxed{41}", "stop", 9),
-    )
     question = st.builds(
         Question,
         text=texts(10),
         gold=st.just("42"),
-        samples=four.map(lambda drawn: [*drawn, right, wrong]),
+        samples=four.map(lambda drawn: [*drawn, *RIGHT_AND_WRONG]),
     )
     return st.lists(question, min_size=3, max_size=4, unique_by=lambda drawn: drawn.text.strip())
 
@@ -233,9 +237,9 @@ def check_training(dataset: Path, tokenizer: Any, folder: Path) -> None:
         assert not counts["long_pairs"]
         decoded = []
         for group in groups:
-            prompt_ids = encode_prompt(
-                tokenizer, Prompt(str(group.prompt), prompt_questions[group.prompt])
-            )
+            # Rows of this format do not state their question.
+            question = None if source == file else prompt_questions[group.prompt]
+            prompt_ids = encode_prompt(tokenizer, Prompt(str(group.prompt), question))
             for solution in group.solutions:
                 check_ids(tokenizer, solution.tokens, prompt_ids, solution.steps, ends=True)
             for chosen, rejected in group.pairs:
@@ -287,8 +291,9 @@ def check_prm_training(
         labelled = read_labelled_rows(data, config, Counter())
         prm_data = prepare_rows(labelled, tokenizer, MAX_TOKENS, config)
         for row, solution in zip(prm_data.train, solutions, strict=True):
-            prompt = Prompt(solution["prompt"], questions_by_id[solution["problem_id"]])
-            prompt_ids = encode_prompt(tokenizer, prompt)
+            # Rows of this format do not state their question.
+            question = None if source == file else questions_by_id[solution["problem_id"]]
+            prompt_ids = encode_prompt(tokenizer, Prompt(solution["prompt"], question))
             check_ids(tokenizer, row.solution, prompt_ids, solution["completions"], ends=False)
             assert list(row.labels) == [float(label) for label in solution["labels"]]
             assert row.label_positions == row.solution.score_positions
@@ -377,13 +382,15 @@ def expect_trl(row: Row) -> tuple[Any, ...]:
 
 def expect_math_shepherd(row: Row) -> tuple[Any, ...] | None:
     texts_of_row = "".join([row["question"], *row["completions"]])
-    if "ки" in texts_of_row or "Step 1:" in row["question"]:
+    if "ки" in texts_of_row:
         return None
     steps = [step.strip() for step in row["completions"]]
     numbered = [
         step if step.startswith(f"Step {number}:") else f"Step {number}: {step}"
         for number, step in enumerate(steps, 1)
     ]
+    if (row["question"] + numbered[0]).count("Step 1:") > 1:
+        return None
     question = row["question"].rstrip()
     return (question, tuple(stripped(numbered, "\n")), tuple(map(float, row["labels"])))
 
@@ -449,3 +456,29 @@ def test_texts_pass_through_all_stages(template: str, max_examples: int) -> None
             check_exports(folder / "pairs", folder)
 
     run(check, max_examples)
+
+
+def test_a_dataset_of_the_hub_has_the_same_bytes(tmp_path: Path) -> None:
+    """The texts of a pushed dataset come back, and so do its ids, labels and rewards."""
+    drawn = [
+        Question(
+            f"{index}: {piece}", "42", [*RIGHT_AND_WRONG, *[Sample(piece + "42", "stop", 3)] * 2]
+        )
+        for index, piece in enumerate(PIECES)
+    ]
+    dataset = sample_dataset(tmp_path, drawn, "problem")
+    check_samples(dataset, drawn, "problem")
+    pulled = tmp_path / "pulled"
+    code = (
+        "from fsdpo_data import pull, push\n"
+        f"push({str(dataset)!r}, 'o/r')\npull('o/r', {str(pulled)!r})\n"
+    )
+    with running_hub() as hub:
+        ran = run_client(code, client_env(hub.url, tmp_path / "home", HF_TOKEN=TOKEN))
+    assert ran.returncode == 0, ran.stderr
+    files = [path.relative_to(dataset) for path in dataset.rglob("*.parquet")]
+    assert files
+    for file in [*files, Path("manifest.json")]:
+        assert (pulled / file).read_bytes() == (dataset / file).read_bytes()
+    validate(pulled)
+    check_samples(pulled, drawn, "problem")
