@@ -46,9 +46,13 @@ def describe_unknown_finish_reasons(counts: Mapping[str, int]) -> str:
     """Return a sentence with the unknown finish reasons and their numbers; empty without any."""
     if not counts:
         return ""
+    return f"unknown finish reasons, which count as truncated: {list_by_count(counts)}."
+
+
+def list_by_count(counts: Mapping[str, int]) -> str:
+    """Return quoted names with their counts, the most frequent one first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    names = ", ".join(f"{name!r} ({count:,})" for name, count in ordered)
-    return f"unknown finish reasons, which count as truncated: {names}."
+    return ", ".join(f"{name!r} ({count:,})" for name, count in ordered)
 
 
 def _normalize(value: Any) -> str:

@@ -129,12 +129,16 @@ def convert_to_math_shepherd(row: Row) -> Row:
     """
     if any(MATH_SHEPHERD_TAG in text for text in (row["question"], *row["completions"])):
         raise NotExportableError(f"the text contains {MATH_SHEPHERD_TAG}, the format's step tag")
-    if "Step 1:" in row["question"]:
-        raise NotExportableError('the question contains "Step 1:", which marks the first step')
     numbered_steps = [
         (step if step.startswith(f"Step {number}:") else f"Step {number}: {step}", label)
         for number, (step, label) in enumerate(_labelled_steps(row), start=1)
     ]
+    (first_step, _), *_ = numbered_steps
+    if (row["question"] + first_step).count("Step 1:") > 1:
+        raise NotExportableError(
+            'the question or the text of the first step contains "Step 1:", which marks the first '
+            "step"
+        )
     tagged_text = "\n".join(f"{step} {MATH_SHEPHERD_TAG}" for step, _ in numbered_steps)
     signed_text = "\n".join(f"{step} {'+' if label else '-'}" for step, label in numbered_steps)
     question = row["question"] + " "

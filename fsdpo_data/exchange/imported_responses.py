@@ -25,6 +25,7 @@ from fsdpo_data.exchange.response_formats import (
     Fields,
     RecordedResponse,
     ResponseFields,
+    describe_unknown_verdicts,
     response_key,
 )
 from fsdpo_data.exchange.row_import import ImportedFile, ImportSource, RowImport
@@ -83,6 +84,7 @@ class RecordedResponseImport(RowImport):
         self._n_unbounded = 0  # step scores that are no probabilities
         self.has_finish_reasons = False  #: Whether a row has the finish reason of a response.
         self._unknown_finish_reasons: Counter[str] = Counter()
+        self._unknown_verdicts: Counter[str] = Counter()
         #: Whether the responses have steps of their own; None before the first response.
         self.has_recorded_steps: bool | None = None
 
@@ -138,7 +140,8 @@ class RecordedResponseImport(RowImport):
                 raise self.options.field_error(
                     "requests",
                     f"row {record.row_number} is not a request of a batch, or repeats the name of "
-                    "another request. Expected a unique `custom_id`, and a `body`.",
+                    "another request. Expected a unique `custom_id`, and a `body` whose prompt is "
+                    "text.",
                 ) from None
             offsets[name] = self.spool.write({"prompt": prompt})
         return offsets
@@ -252,6 +255,8 @@ class RecordedResponseImport(RowImport):
         self.has_finish_reasons |= response.has_finish_reason
         if response.unknown_finish_reason:
             self._unknown_finish_reasons[response.unknown_finish_reason] += 1
+        if response.unknown_verdict:
+            self._unknown_verdicts[response.unknown_verdict] += 1
 
     def _request_prompt(self, response: RecordedResponse) -> str:
         """Return the prompt of the request that a response answers."""
@@ -359,6 +364,8 @@ class RecordedResponseImport(RowImport):
         if solutions := describe_solutions(golds):
             yield solutions
         if unknown := describe_unknown_finish_reasons(self._unknown_finish_reasons):
+            yield f"the rows have {unknown}"
+        if unknown := describe_unknown_verdicts(self._unknown_verdicts):
             yield f"the rows have {unknown}"
         if not self.has_finish_reasons:
             yield (
@@ -494,4 +501,4 @@ def _prompt_of_body(body: Mapping[str, Any]) -> str:
     prompt = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
     if isinstance(prompt, str):
         return prompt
-    return "".join(part.get("text", "") for part in prompt)  # a turn in several parts
+    return "".join(part["text"] for part in prompt)  # a turn in several parts, without images

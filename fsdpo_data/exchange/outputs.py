@@ -20,6 +20,7 @@ from fsdpo_data.exchange.response_formats import (
     DEFAULT_RESPONSE_READING,
     RecordedResponse,
     ResponseReading,
+    describe_unknown_verdicts,
 )
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_thinking
@@ -58,10 +59,12 @@ def read_outputs(
     return selected
 
 
-def count_unknown_finish_reasons(recorded: Sequence[RecordedResponse]) -> str:
-    """Return a sentence with the unknown finish reasons of responses; empty without any."""
-    names = (response.unknown_finish_reason for response in recorded)
-    return describe_unknown_finish_reasons(Counter(filter(None, names)))
+def describe_unknown_values(recorded: Sequence[RecordedResponse]) -> list[str]:
+    """Return sentences with the unknown finish reasons and verdicts of responses."""
+    reasons = Counter(filter(None, (response.unknown_finish_reason for response in recorded)))
+    verdicts = Counter(filter(None, (response.unknown_verdict for response in recorded)))
+    sentences = (describe_unknown_finish_reasons(reasons), describe_unknown_verdicts(verdicts))
+    return [sentence for sentence in sentences if sentence]
 
 
 @dataclass(frozen=True, slots=True)

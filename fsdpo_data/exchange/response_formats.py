@@ -17,6 +17,7 @@ from typing import Any, Self
 from fsdpo_data.core.finish_reasons import (
     FinishReason,
     is_missing,
+    list_by_count,
     read_finish_reason,
     unknown_finish_reason,
 )
@@ -44,7 +45,8 @@ class RecordedResponse:
 
     gold: str  #: Gold answer; empty if the format has none.
     response: str  #: Text of the response.
-    correct: bool | None = None  #: The recorded verdict; None if there is none.
+    correct: bool | None = None  #: The recorded verdict; None if there is none, or an unknown one.
+    unknown_verdict: str = ""  #: The verdict as in the row, if its meaning is unknown.
     #: Model or sample index within the row; empty for a single response. The responses of all rows
     #: with the same series are evaluated together.
     series: str = ""
@@ -272,6 +274,7 @@ class ResponseFields:
                 base,
                 response=self._require_text("response", text),
                 correct=read_verdict(verdict),
+                unknown_verdict=unknown_verdict(verdict),
                 series=series,
                 reward=None if logit is None else 1 / (1 + math.exp(-logit[0])),
                 finish_reason=finish_reason,
@@ -307,13 +310,30 @@ _LIST_FIELDS = ("responses", "completions", "outputs", "samples", "generations")
 _FINISH_REASONS_FIELD = "finish_reasons"
 _FINISH_REASON_FIELDS = ("finish_reason.type", "finish_reason", "stop_reason")
 _REASONING_FIELDS = ("message.reasoning_content", "message.reasoning", "reasoning")
-#: Verdicts that mean "correct". In CSV files all values are text, and judges write words.
-_TRUE_SPELLINGS = ("true", "1", "1.0", "correct", "right", "yes")
+#: The meaning of verdicts. In CSV files all values are text, and judges write words.
+_VERDICTS = {
+    **dict.fromkeys(("true", "1", "1.0", "correct", "right", "yes"), True),
+    **dict.fromkeys(("false", "0", "0.0", "incorrect", "wrong", "no"), False),
+}
+_MAX_VERDICT_CHARS = 40  #: Characters of a verdict in a warning.
 
 
 def read_verdict(value: Any) -> bool | None:
-    """Return whether a recorded verdict means "correct"; None without a verdict."""
-    return None if value in (None, "") else str(value).lower() in _TRUE_SPELLINGS
+    """Return whether a recorded verdict means "correct"; None without a verdict that is known."""
+    return _VERDICTS.get(str(value).strip().lower())
+
+
+def unknown_verdict(value: Any) -> str:
+    """Return the text of a verdict with an unknown meaning; empty for a known or missing one."""
+    text = "" if value is None else " ".join(str(value).split())
+    return "" if text.lower() in _VERDICTS else text[:_MAX_VERDICT_CHARS]
+
+
+def describe_unknown_verdicts(counts: Mapping[str, int]) -> str:
+    """Return a sentence with the unknown verdicts and their numbers; empty without any."""
+    if not counts:
+        return ""
+    return f"unknown verdicts, which count as no verdict: {list_by_count(counts)}."
 
 
 def _token_count(value: Any) -> int | None:

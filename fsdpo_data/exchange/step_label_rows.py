@@ -10,7 +10,12 @@ from typing import Any, NamedTuple
 
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.exchange.export_formats import MATH_SHEPHERD_TAG
-from fsdpo_data.exchange.response_formats import Fields, RecordedResponse, read_verdict
+from fsdpo_data.exchange.response_formats import (
+    Fields,
+    RecordedResponse,
+    read_verdict,
+    unknown_verdict,
+)
 from fsdpo_data.pairs.statistics import is_same_step
 from fsdpo_data.steps.first_error import NO_ERROR
 from fsdpo_data.steps.segment import split_auto
@@ -85,7 +90,10 @@ def read_processbench(fields: Fields) -> Iterator[RecordedResponse]:
             f"label {first_error!r} of {len(steps)} steps, expected a whole number from -1 to "
             f"{len(steps) - 1}"
         )
-    is_correct = read_verdict(fields.get("final_answer_correct"))
+    verdict = fields.get("final_answer_correct")
+    if unknown := unknown_verdict(verdict):
+        raise UnusableRowError(f"final_answer_correct {unknown!r}, expected true or false")
+    is_correct = read_verdict(verdict)
     if first_error == NO_ERROR and is_correct is False:
         # A wrong answer needs a wrong step, so one of the two values is wrong.
         raise UnusableRowError("the label has no wrong step, but the final answer is wrong")
@@ -218,6 +226,9 @@ def read_genprm(fields: Fields) -> Iterator[RecordedResponse]:
 def _split_turns(fields: Fields) -> tuple[list[str], list[str]]:
     """Return the texts of the user and of the assistant in a dialogue, one pair per turn."""
     turns = fields.get("conversations") or fields["messages"]
+    for turn in turns:
+        if turn["role"] not in ("user", "assistant"):
+            raise UnusableRowError(f"a turn of {turn['role']!r}, expected user and assistant")
     user = [turn["content"] for turn in turns if turn["role"] == "user"]
     assistant = [turn["content"] for turn in turns if turn["role"] == "assistant"]
     if not user or len(user) != len(assistant):

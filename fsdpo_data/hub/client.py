@@ -147,7 +147,8 @@ def _fetch_commit(repo: HubRepo) -> str:
 def find_file(repo: HubRepo, name: str) -> Path | None:
     """Return the local copy of a file of a repository; None if there is no such file.
 
-    Without the Hub, only the cache counts.
+    Without the Hub, only the cache counts. A warning says so if the cache does not know whether the
+    repository has the file.
     """
     try:
         with hub_errors(repo):
@@ -158,7 +159,17 @@ def find_file(repo: HubRepo, name: str) -> Path | None:
                 revision=repo.revision,
                 etag_timeout=HUB_TIMEOUT_SECONDS,
             )
+    except hf_errors.RemoteEntryNotFoundError:
+        return None
     except (hf_errors.EntryNotFoundError, UnavailableError):
+        known_file = hf.try_to_load_from_cache(
+            repo.name, name, revision=repo.revision, repo_type=repo.kind
+        )
+        if known_file is None:  # a known absence is another value
+            logger.warning(
+                f"{repo}: the Hub does not tell whether the repository has {name}. The command "
+                "goes on as if there were none."
+            )
         return None
     return Path(file)
 

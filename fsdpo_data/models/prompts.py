@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -80,7 +81,7 @@ class Template:
         """Return the template with keyword arguments of its chat template.
 
         Raises:
-            InputError: if the template is not a chat template.
+            InputError: if the template is not a chat template, or does not read an argument.
         """
         if not arguments:
             return self
@@ -91,6 +92,15 @@ class Template:
                 field="template",
                 value=self.name,
             )
+        for name in arguments:
+            # A chat template ignores names that it does not know.
+            if self.chat is not None and not self.chat.mentions(name):
+                raise InputError(
+                    "the chat template of the tokenizer does not read this argument, which would "
+                    "have no effect. Remove it, or correct its name.",
+                    field="template_arg",
+                    value=name,
+                )
         text = json.dumps(arguments, sort_keys=True)
         return dataclasses.replace(self, chat_arguments=text)
 
@@ -151,6 +161,10 @@ class ChatFormat:
             name: str(token) for name, token in self.tokenizer.special_tokens_map.items()
         }
         return str(self.tokenizer.get_chat_template()), special_tokens
+
+    def mentions(self, name: str) -> bool:
+        """Return whether the chat template contains a word, such as the name of an argument."""
+        return re.search(rf"\b{re.escape(name)}\b", self.source[0]) is not None
 
     def render(
         self,

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
+from fsdpo_data.core.errors import unknown_name_error
 from fsdpo_data.core.lazy import torch
 
 if TYPE_CHECKING:
@@ -179,7 +180,11 @@ def min_form_advantages(
         temperature: Temperature T of the transformed rewards.
         baseline: Kind of the baseline.
         n_tokens_B: Tokens N of the completions; the sum over the steps if None.
+
+    Raises:
+        InputError: if there is no such baseline.
     """
+    _check_baseline(baseline, ("token", "step"))
     reward_BK = min_form_rewards(reward_BK, mask_BK, temperature=temperature)
     n_tokens_BK = n_tokens_BK.masked_fill(~mask_BK, 0).to(reward_BK.dtype)
     is_scored_B = mask_BK.any(-1)
@@ -243,7 +248,11 @@ def implicit_advantages(
         outcome_B: Outcome rewards o, for the second part; NaN for undecided ones.
         gamma: Discount factor γ of the rewards of tokens.
         baseline: Whether the baseline is the one of the paper or of the code.
+
+    Raises:
+        InputError: if there is no such baseline.
     """
+    _check_baseline(baseline, ("paper", "code"))
     reward_BT = reward_BT.masked_fill(~mask_BT, 0)
     has_tokens_B = mask_BT.any(-1)
     others_BB = _other_completions(group_B) & has_tokens_B
@@ -335,6 +344,12 @@ def count_step_tokens(step_BT: Tensor, n_steps: int) -> Tensor:
     """Return the number of tokens of each step, [B, K] with ``n_steps`` columns."""
     step_K = torch.arange(n_steps, device=step_BT.device)
     return (step_BT[:, None, :] == step_K[:, None]).sum(-1)
+
+
+def _check_baseline(baseline: str, names: Sequence[str]) -> None:
+    """Raise an InputError if the name of a baseline is unknown."""
+    if baseline not in names:
+        raise unknown_name_error("baseline", baseline, names)
 
 
 def _same_group(group_B: Tensor) -> Tensor:

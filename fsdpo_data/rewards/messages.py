@@ -18,11 +18,17 @@ def completion_text(completion: Conversation) -> str:
     the answer. Text in ``reasoning_content`` is not part of it.
 
     Raises:
-        InputError: if the completion is neither a text nor a list of messages.
+        InputError: if the completion is neither a text nor a list of messages, or if none of its
+            messages is from the assistant.
     """
     if isinstance(completion, str):
         return completion
-    return _last_text(completion, "assistant", field="completions") or ""
+    text = _last_text(completion, "assistant", field="completions")
+    if completion and all(message.get("role") != "assistant" for message in completion):
+        raise InputError(
+            "expected a message with the role `assistant`.", field="completions", value=completion
+        )
+    return text or ""
 
 
 def has_separate_reasoning(completion: Conversation) -> bool:

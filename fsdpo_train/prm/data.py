@@ -271,7 +271,8 @@ def _read_file_rows(
         problem = row["prompt"]
         if row.get("problem_id") is not None:
             problem = f"{row['problem_id']} of source {number}" if number else row["problem_id"]
-        yield _labelled_row(location, {**row, "problem_id": problem, "question": ""})
+        question = read_question(row) or ""
+        yield _labelled_row(location, {**row, "problem_id": problem, "question": question})
 
 
 def _unusable_data_error(name: str, reason: str) -> InputError:

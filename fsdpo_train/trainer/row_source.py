@@ -337,9 +337,9 @@ def _shard_rows(
 
 
 def _with_question(row: dict[str, Any], questions: Mapping[str, str]) -> Row:
-    """Return a row whose prompt knows its question, if the dataset has it."""
-    question = questions.get(row.get("problem_id", ""))
-    if question is None or not isinstance(row.get("prompt"), str):
+    """Return a row whose prompt knows its question, if the dataset or the row has it."""
+    question = questions.get(row.get("problem_id", ""), row.get("question"))
+    if not isinstance(question, str) or not isinstance(row.get("prompt"), str):
         return row
     return {**row, "prompt": Prompt(row["prompt"], question)}
 
@@ -373,7 +373,7 @@ def _file_rows(file: Path) -> Iterator[LocatedRow]:
         location = f"{file}, row {record.row_number}"
         if record.error:
             raise InputError(f"{location}: {record.error}. Correct the row, or leave it out.")
-        yield location, record.fields
+        yield location, _with_question(dict(record.fields), {})
 
 
 def _open_hub_dataset(source: HubSource, config: str, *, allow_benchmark: bool) -> RowSource:

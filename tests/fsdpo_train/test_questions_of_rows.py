@@ -16,6 +16,7 @@ from helpers import (
     sample_settings,
     small_build,
 )
+from made_runs import written
 from paired_data import SOLUTIONS, paired_dataset
 from random_model import save_random_model
 from small_tokenizer import save_tokenizer
@@ -48,7 +49,7 @@ from fsdpo_data.stages.score import ScoreStage, scorer_prompt_renderer
 from fsdpo_data.stages.step_pairs import StepPairStage
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.train import train_prm
-from fsdpo_train.trainer.row_formats import PRM_ROWS
+from fsdpo_train.trainer.row_formats import PRM_ROWS, SFT_ROWS
 from fsdpo_train.trainer.row_source import open_data, open_source, render_chat_prompts
 
 
@@ -69,6 +70,17 @@ def test_a_copy_without_problems_has_plain_prompts(tmp_path: Path) -> None:
     shutil.rmtree(root / "problems")
     source = open_source(root, PRM_ROWS, allow_benchmark=True)
     assert not any(isinstance(row["prompt"], Prompt) for _, row in source.rows())
+
+
+def test_rows_of_files_may_state_their_question(tmp_path: Path) -> None:
+    """An export for SFT does, so that special tokens in the question are text."""
+    rows = export(paired_dataset(tmp_path / "data"), "trl-sft", tmp_path / "rows").file
+    prompts = [row["prompt"] for _, row in open_source(rows, SFT_ROWS).rows()]
+    assert prompts
+    assert all(isinstance(prompt, Prompt) and prompt.question in prompt for prompt in prompts)
+    plain = written(tmp_path / "plain.jsonl", [{"prompt": "2+2?", "completion": "4"}])
+    [(_, row)] = open_source(plain, SFT_ROWS).rows()
+    assert not isinstance(row["prompt"], Prompt)
 
 
 def build_dataset(root: Path, api: str, template: str = "problem") -> Path:

@@ -153,7 +153,7 @@ def _grade_dataset(options: GradeCommandOptions) -> None:
 def _grade_file(file: Path, options: GradeCommandOptions) -> None:
     """Grade the responses of a file, and print their accuracy."""
     from fsdpo_data.exchange.outputs import (
-        count_unknown_finish_reasons,
+        describe_unknown_values,
         grade_outputs,
         read_outputs,
         summarize_by_series,
@@ -166,7 +166,7 @@ def _grade_file(file: Path, options: GradeCommandOptions) -> None:
     recorded = read_outputs(file, options, options.series)
     if solutions := describe_solutions([response.gold for response in recorded]):
         print(strip_control_characters(f"warning: {solutions}"), file=sys.stderr)
-    if unknown := count_unknown_finish_reasons(recorded):
+    for unknown in describe_unknown_values(recorded):
         print(strip_control_characters(f"warning: the rows have {unknown}"), file=sys.stderr)
     responses = grade_outputs(
         recorded, options.grader, options.workers, grade_thinking=options.grade_thinking

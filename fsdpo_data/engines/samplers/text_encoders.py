@@ -11,13 +11,15 @@ import json
 import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from fsdpo_data.answers.thinking import THINKING_MARKERS
 from fsdpo_data.core.errors import InputError
 
-#: Character in front of a special token, in an encoder that reads special tokens as text.
-_MARK = "\ue000"
+#: Private characters. One of them is in front of each special token, in an encoder that reads
+#: special tokens as text.
+_MARKS = range(0xE000, 0xF900)
 #: Texts in front of a completion, after which a tokenizer splits. The second one is for completions
 #: that start with white space.
 _ANCHORS = ("\n", "a")
@@ -46,10 +48,9 @@ class CompletionEncoder:
     def __init__(self, tokenizer: Any) -> None:
         encoder = text_encoder(tokenizer)
         settings = json.loads(encoder.to_str())
-        _mark_special_tokens(settings)
         for part in ("normalizer", "pre_tokenizer"):
             settings[part] = _without_prefix_space(settings[part])
-        self._encoder = _read_encoder(type(encoder), json.dumps(settings))
+        self._encoders = _MarkingEncoders(type(encoder), settings)
         self._needs_anchor = any(
             (anchored := self._encode_anchored(probe)) and anchored != self._encode_alone(probe)
             for probe in _PROBES
@@ -61,18 +62,41 @@ class CompletionEncoder:
         return anchored or self._encode_alone(text)
 
     def _encode_alone(self, text: str) -> CompletionTokens:
-        encoding = self._encoder.encode(text, add_special_tokens=False)
-        return CompletionTokens(encoding.ids, [start for start, _ in encoding.offsets])
+        encoder, _ = self._encoders.find(text)
+        encoding = encoder.encode(text, add_special_tokens=False)
+        return CompletionTokens(encoding.ids, _token_starts(text, encoding.offsets))
 
     def _encode_anchored(self, text: str) -> CompletionTokens | None:
         """Return the ids of a text after an anchor; None if a token belongs to both."""
         anchor = _ANCHORS[text[0].isspace()]
-        encoding = self._encoder.encode(anchor + text, add_special_tokens=False)
+        encoder, _ = self._encoders.find(text)
+        encoding = encoder.encode(anchor + text, add_special_tokens=False)
         size = len(anchor)
-        starts = [start - size for start, end in encoding.offsets if end > size]
-        if not starts or starts[0] < 0:
+        offsets = [(start - size, end - size) for start, end in encoding.offsets if end > size]
+        if not offsets or offsets[0][0] < 0:
             return None
-        return CompletionTokens(encoding.ids[-len(starts) :], starts)
+        return CompletionTokens(encoding.ids[-len(offsets) :], _token_starts(text, offsets))
+
+
+def _token_starts(text: str, offsets: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the position of each token in a text, in characters.
+
+    Unigram models give the bytes of unknown characters the offsets of the complete run of such
+    characters. The first byte of a character then begins it.
+    """
+    starts: list[int] = []
+    for (start, end), tokens in groupby(offsets):
+        n_tokens = len(list(tokens))
+        if n_tokens == 1 or end - start <= 1:
+            starts += [start] * n_tokens
+            continue
+        byte_counts = [len(character.encode()) for character in text[start:end]]
+        if sum(byte_counts) == n_tokens:
+            for position, n_bytes in enumerate(byte_counts, start):
+                starts += [position] * n_bytes
+        else:
+            starts += [start] * n_tokens
+    return starts
 
 
 class PromptEncoder:
@@ -84,12 +108,9 @@ class PromptEncoder:
 
     def __init__(self, tokenizer: Any) -> None:
         backend = tokenizer.backend_tokenizer
-        settings = json.loads(backend.to_str())
-        names = _mark_special_tokens(settings)
-        self._pattern = _any_of(names)
-        self._encoder = _read_encoder(type(backend), json.dumps(settings))
-        self._encoder.no_truncation()
-        self._encoder.no_padding()
+        settings = json.loads(backend.to_str()) | {"truncation": None, "padding": None}
+        self._encoders = _MarkingEncoders(type(backend), settings)
+        self._pattern = _any_of(self._encoders.names)
 
     def has_special_tokens(self, text: str) -> bool:
         """Return whether a text contains a special token that would not stay text."""
@@ -110,16 +131,17 @@ class PromptEncoder:
             add_special_tokens: Whether the tokenizer adds its tokens, such as the one that begins
                 a sequence.
         """
+        encoder, mark = self._encoders.find(text)
 
-        def mark(match: re.Match[str]) -> str:
+        def mark_token(match: re.Match[str]) -> str:
             """Mark a special token, unless a part of it belongs to a literal span."""
             is_literal = any(
                 match.start() < end and start < match.end() for start, end in literal_spans
             )
-            return match[0] if is_literal else _MARK + match[0]
+            return match[0] if is_literal else mark + match[0]
 
-        marked = self._pattern.sub(mark, text) if self._pattern else text
-        ids: list[int] = self._encoder.encode(marked, add_special_tokens=add_special_tokens).ids
+        marked = self._pattern.sub(mark_token, text) if self._pattern else text
+        ids: list[int] = encoder.encode(marked, add_special_tokens=add_special_tokens).ids
         return ids
 
 
@@ -193,34 +215,57 @@ def _any_of(names: Collection[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
 
-def _mark_special_tokens(settings: dict[str, Any]) -> set[str]:
-    """Rename special tokens in the settings of a ``tokenizer.json``, so that texts lack them.
+class _MarkingEncoders:
+    """Encoders in which special tokens are text, unless a mark is in front of them.
 
-    Their ids stay.
+    Args:
+        backend_class: Class of the fast tokenizer.
+        settings: The content of its ``tokenizer.json``.
 
-    Returns:
-        The former names.
+    Attributes:
+        names: The special tokens.
     """
-    added_tokens = settings["added_tokens"]
-    special_tokens = {token["content"] for token in added_tokens if token["special"]}
-    names = special_tokens - find_thinking_tokens(special_tokens)
-    for token in added_tokens:
-        if token["content"] in names:
-            token["content"] = _MARK + token["content"]
+
+    def __init__(self, backend_class: Any, settings: dict[str, Any]) -> None:
+        special_tokens = {
+            token["content"] for token in settings["added_tokens"] if token["special"]
+        }
+        self.names = special_tokens - find_thinking_tokens(special_tokens)
+        settings_text = json.dumps(settings)
+
+        @lru_cache(maxsize=2)
+        def read(mark: str) -> Any:
+            marked_settings = json.loads(settings_text)
+            _mark_special_tokens(marked_settings, self.names, mark)
+            return _read_encoder(backend_class, json.dumps(marked_settings))
+
+        self._read = read
+
+    def find(self, text: str) -> tuple[Any, str]:
+        """Return an encoder whose mark is not in a text, and the mark."""
+        mark = next(mark for mark in map(chr, _MARKS) if mark not in text)
+        return self._read(mark), mark
+
+
+def _mark_special_tokens(settings: dict[str, Any], names: Collection[str], mark: str) -> None:
+    """Rename special tokens in the settings of a ``tokenizer.json``. Their ids stay."""
+
+    def new_name(name: str) -> str:
+        return mark + name if name in names else name
+
+    for token in settings["added_tokens"]:
+        token["content"] = new_name(token["content"])
     model = settings["model"]
     if isinstance(model["vocab"], dict):
-        model["vocab"] = {_mark_name(name, names): i for name, i in model["vocab"].items()}
+        model["vocab"] = {new_name(name): i for name, i in model["vocab"].items()}
     else:
-        model["vocab"] = [[_mark_name(name, names), score] for name, score in model["vocab"]]
-    if model.get("unk_token") is not None and isinstance(model["unk_token"], str):
-        model["unk_token"] = _mark_name(model["unk_token"], names)
+        model["vocab"] = [[new_name(name), score] for name, score in model["vocab"]]
+    if isinstance(model.get("unk_token"), str):
+        model["unk_token"] = new_name(model["unk_token"])
     if "merges" in model:
-        model["merges"] = [merge for merge in model["merges"] if not _merge_tokens(merge) & names]
-    return names
-
-
-def _mark_name(name: str, names: Collection[str]) -> str:
-    return _MARK + name if name in names else name
+        model["merges"] = [
+            merge for merge in model["merges"] if not _merge_tokens(merge) & {*names}
+        ]
 
 
 def _merge_tokens(merge: Any) -> set[str]:

@@ -152,3 +152,17 @@ def test_the_steps_of_a_continued_prefix_are_text(chat_qwen2: Any) -> None:
     assert prefix.text == prompt + steps[0]
     ids = encode_context(chat_qwen2, CompletionDecoder(chat_qwen2), prefix.text).ids
     assert ids.count(chat_qwen2.convert_tokens_to_ids("<|im_end|>")) == 1
+
+
+@pytest.mark.parametrize("mark", ["\ue000", "\ue000\ue001"])
+def test_private_characters_do_not_make_a_special_token(tokenizer: Any, mark: str) -> None:
+    """The encoders put private characters in front of the special tokens of templates."""
+    end = tokenizer.eos_token
+    steps = [f"{mark}{end} ends"]
+    encoded = StepTokenizer(tokenizer).encode("2+2?", steps, add_eos=False)
+    completion_ids = encoded.input_ids[encoded.prompt_length :].tolist()
+    assert not special_ids(tokenizer) & set(completion_ids)
+    assert CompletionDecoder(tokenizer)(completion_ids) == steps[0]
+    question = f"Is {mark}{end}?"
+    ids = encode_prompt(tokenizer, Prompt(f"{question}{end}\nSo", question))
+    assert ids.count(tokenizer.eos_token_id) == 1

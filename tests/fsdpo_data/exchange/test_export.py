@@ -235,6 +235,11 @@ def test_rows_without_words_for_them_are_counted() -> None:
     }
     with pytest.raises(NotExportableError, match="marks the first step"):
         convert_to_math_shepherd(marked_solution)
+    # An import would not find the end of the question.
+    for step in ("Step 1: As in Step 1: of the hint", "In Step 1: of the hint"):
+        with pytest.raises(NotExportableError, match="marks the first step"):
+            convert_to_math_shepherd({**solution, "completions": [step]})
+    assert convert_to_math_shepherd({**solution, "completions": ["Step 1: a"]})
     pair = {"chosen_steps": ["a", "b"], "rejected_steps": ["a"]}
     with pytest.raises(NotExportableError, match="is a prefix of the other"):
         convert_to_step_dpo(pair)

@@ -363,6 +363,16 @@ def test_an_interrupted_import_starts_again(
             {"problem": "p", "steps": ["a"], "label": -1, "final_answer_correct": False},
             "the label has no wrong step, but the final answer is wrong",
         ),
+        (
+            "processbench",
+            {"problem": "p", "steps": ["a"], "label": -1, "final_answer_correct": "partly"},
+            "final_answer_correct 'partly', expected true or false",
+        ),
+        (
+            "rlhflow",
+            {"conversations": [{"role": "system", "content": "Be brief."}]},
+            "a turn of 'system', expected user and assistant",
+        ),
         ("prm800k", {"question": {}, "label": {"steps": []}}, "the field 'problem' is missing"),
         ("processbench", {"problem": ["p"], "steps": ["a"], "label": -1}, "expected a text"),
         ("trl-stepwise", {"prompt": "p", "completions": ["\ud800"], "labels": [1]}, "surrogate"),

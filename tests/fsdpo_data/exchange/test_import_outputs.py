@@ -32,7 +32,7 @@ from fsdpo_data.exchange.formats import (
     response_formats,
 )
 from fsdpo_data.exchange.outputs import (
-    count_unknown_finish_reasons,
+    describe_unknown_values,
     grade_outputs,
     read_outputs,
 )
@@ -257,7 +257,10 @@ def test_rows_with_only_a_prompt_have_its_question(
     assert "2 prompts have no known template" in caplog.text
 
 
-@pytest.mark.parametrize("body", [None, [], {"prompt": [1, 2]}, {"messages": []}])
+@pytest.mark.parametrize(
+    "body",
+    [None, [], {"prompt": [1, 2]}, {"messages": []}, {"prompt": [{"image_url": "x"}]}],
+)
 def test_invalid_requests_are_reported(tmp_path: Path, body: Any) -> None:
     requests = written(tmp_path / "in.jsonl", [{"custom_id": "a", "body": body}])
     file = written(tmp_path / "out.jsonl", [response("a", RIGHT)])
@@ -367,7 +370,21 @@ def test_unknown_finish_reasons_are_truncated_and_named(
     assert [row["finish_reason"] for row in solutions] == ["stop"] + ["length"] * 3
     sentence = "unknown finish reasons, which count as truncated: 'loop' (2)."
     assert f"the rows have {sentence}" in caplog.text
-    assert count_unknown_finish_reasons(read_outputs(file)) == sentence
+    assert describe_unknown_values(read_outputs(file)) == [sentence]
+
+
+def test_unknown_verdicts_are_none_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    verdicts = ["Correct", False, "no ", "", None, "partly", 0.5]
+    row = {"question": "2+2?", "answer": "4", "responses": [RIGHT] * 7, "correct": verdicts}
+    file = written(tmp_path / "theirs.jsonl", [row])
+    _, solutions = import_file(file, tmp_path / "out")
+    recorded = [row["recorded_correct"] for row in solutions]
+    assert recorded == [True, False, False, None, None, None, None]
+    sentence = "unknown verdicts, which count as no verdict: '0.5' (1), 'partly' (1)."
+    assert f"the rows have {sentence}" in caplog.text
+    assert describe_unknown_values(read_outputs(file)) == [sentence]
 
 
 def test_a_file_is_graded_as_it_is_imported(tmp_path: Path) -> None:

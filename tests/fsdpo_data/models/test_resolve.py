@@ -219,6 +219,17 @@ def test_without_a_network_a_cached_copy_will_do(hub: HubServer, tmp_path: Path)
     hub.stop = lambda: None  # type: ignore[method-assign]  # it has stopped
 
 
+def test_a_file_that_the_hub_does_not_give_is_named(hub: HubServer, tmp_path: Path) -> None:
+    """The model may state the template of its training in this file."""
+    chatty = save_tokenizer(tmp_path / "tokenizer")
+    files = {file.name: file.read_bytes() for file in Path(chatty).iterdir()}
+    hub.add("model", "some/chatty", {"config.json": b"{}", **files})
+    hub.fail(TEMPLATE_FILE, 503)
+    (answer,), log = ask(["some/chatty"], hub.url, tmp_path)
+    assert answer[3] == "chat-boxed@1"
+    assert f"the Hub does not tell whether the repository has {TEMPLATE_FILE}" in log
+
+
 def test_no_network_gives_one_message_at_once(tmp_path: Path) -> None:
     with socket.socket() as open_socket:
         open_socket.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused

@@ -16,6 +16,7 @@ pytest.importorskip("torch")
 
 import torch
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.rewards import advantages
 
 NAN = math.nan
@@ -144,6 +145,15 @@ def test_a_completion_without_others_has_no_advantage(outcome: float) -> None:
         result = advantages.min_form_advantages(reward, mask, mask.long(), group, baseline=baseline)
         assert not result.any()
     assert not advantages.implicit_advantages(reward, mask, group, outcome_B=outcomes).any()
+
+
+def test_unknown_baselines_are_errors() -> None:
+    group = torch.tensor([0, 0])
+    reward, mask = pad([[0.5, 0.2], [0.3, 0.1]])
+    with pytest.raises(InputError, match="baseline = 'steps': expected one of token, step"):
+        advantages.min_form_advantages(reward, mask, mask.long(), group, baseline="steps")
+    with pytest.raises(InputError, match="baseline = 'token': expected one of paper, code"):
+        advantages.implicit_advantages(reward, mask, group, baseline="token")
 
 
 # --- reward to go ---------------------------------------------------------------------------------

@@ -250,3 +250,10 @@ def test_the_last_text_of_the_assistant_counts() -> None:
 def test_completions_of_other_types_are_refused(completion: Any) -> None:
     with pytest.raises(InputError, match="`role` and `content`"):
         reward_text(completion, "0.75")
+
+
+def test_a_completion_without_the_assistant_is_an_error() -> None:
+    """Another name of the role must not make every answer wrong."""
+    with pytest.raises(InputError, match="the role `assistant`"):
+        reward_text([{"role": "model", "content": CORRECT}], "0.75")
+    assert reward_text([], "0.75") == 0.0
