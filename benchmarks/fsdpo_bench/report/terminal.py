@@ -211,6 +211,8 @@ def print_results(results: Results) -> None:
         for count, reason in ((task.failed, "failed"), (task.left_out, "fewer samples")):
             if count:
                 print_text(f"{name}: {count:,} problems are left out ({reason})")
+        if not any(accuracy.n for accuracy in task.accuracies.values()):
+            print_text(f"{name}: no problem counts (no readable gold answer)")
     for table in choice_tables(results):
         print_text(f"\n{table.title}")
         print_table(table.columns, table.rows)
