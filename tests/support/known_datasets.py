@@ -62,8 +62,10 @@ def response(
 
 
 def import_responses(folder: Path, rows: Sequence[Mapping[str, Any]], *options: object) -> Path:
-    """Import recorded responses; return the dataset."""
-    file = written(folder.with_suffix(".jsonl"), rows)
+    """Import recorded responses; return the dataset, whose benchmark is named ``responses``."""
+    rows_folder = folder.with_name(f"{folder.name}-rows")
+    rows_folder.mkdir(parents=True)
+    file = written(rows_folder / "responses.jsonl", rows)
     command(
         *("fsdpo_data", "import", file, "--from", "outputs", "--workers", 1, "--out", folder),
         *options,
