@@ -13,12 +13,15 @@ from typing import Any
 
 import polars as pl
 import pytest
-from bench_runs import make_problem, make_solutions, write_dataset
+from bench_runs import make_entry, make_problem, make_solutions, write_dataset, write_run, written
 from known_datasets import (
     KnownBenchmark,
     command,
+    import_answers,
     import_responses,
+    printed_notes,
     replay,
+    replay_command,
     response,
     table_rows,
 )
@@ -266,136 +269,6 @@ def test_the_upper_bound_of_a_report_counts_timeouts(tmp_path: Path) -> None:
     assert ("greedy, undecided as correct", "75.0", "3") in rows
 
 
-# Comparisons
-
-
-def import_answers(folder: Path, answers: dict[int, Sequence[object]], *options: object) -> Path:
-    """Import the answers to each problem; problem N has the gold answer 10 + N."""
-    rows = [
-        response(problem, answer, candidate_index=index)
-        for problem, problem_answers in answers.items()
-        for index, answer in enumerate(problem_answers)
-    ]
-    return import_responses(folder, rows, *options)
-
-
-def printed_notes(output: str) -> list[str]:
-    return [line[len("note: ") :] for line in output.splitlines() if line.startswith("note: ")]
-
-
-def both_notes(a: Path, b: Path) -> list[str]:
-    """Return the notes of ``diff``, which are also those of a report with two columns."""
-    notes = printed_notes(command("fsdpo_bench", "diff", a, b, "--show", 0))
-    assert printed_notes(command("fsdpo_bench", "report", a, b)) == notes
-    return notes
-
-
-def test_a_comparison_names_the_settings_of_samples_that_differ(tmp_path: Path) -> None:
-    answers: dict[int, Sequence[object]] = {1: [11, 11], 2: [12, 7]}
-    first = import_answers(tmp_path / "a", answers, "--temperature", 0.7)
-    second = import_answers(tmp_path / "b", answers, "--temperature", 1, "--grade-thinking")
-    assert both_notes(first, second) == [
-        "the settings `grade_thinking` differ: false and true",
-        "the sampling temperatures differ: 0.7 and 1.0",
-    ]
-    third = import_answers(tmp_path / "c", answers, "--top-p", 0.9, "--segmenter", "newline")
-    assert both_notes(first, third) == [
-        "the sampling temperatures differ: 0.7 and unknown",
-        "the settings `sampling.top_p` differ: unknown and 0.9",
-        "the settings `segmenter` differ: recorded and newline@1",
-    ]
-
-
-def test_a_comparison_names_the_graders_and_selections_that_differ(tmp_path: Path) -> None:
-    """A tolerance of half of the gold answer makes the wrong answer 7 to 12 right."""
-    dataset = import_answers(tmp_path / "a", {1: [11, 11], 2: [12, 7]})
-    tolerant = tmp_path / "tolerant"
-    command("fsdpo_data", "grade", dataset, "--grader", "math@6+tolerance=0.5", "--out", tolerant)
-    output = command("fsdpo_bench", "diff", dataset, tolerant, "--show", 0)
-    # 3 of 4 samples are right, and all with the tolerance.
-    assert ("avg@2", "75.0", "100.0", "+25.0", "0.5000", "2") in table_rows(output)
-    assert printed_notes(output) == ["the graders differ: math@6 and math@6+tolerance=0.5"]
-    selected = tmp_path / "selected"
-    command("fsdpo_data", "select", dataset, "--outcome", "correct", "--out", selected)
-    notes = printed_notes(command("fsdpo_bench", "diff", dataset, selected, "--show", 0))
-    assert [note.partition(":")[0] for note in notes] == ["the settings `select` differ"]
-
-
-def tolerant_benchmark(**keys: Any) -> KnownBenchmark:
-    """Return two problems; 100 is within 5 % of 101."""
-    rows = [{"question": "1+1?", "answer": "2"}, {"question": "100+1?", "answer": "101"}]
-    return KnownBenchmark("sums", rows, {"1+1?": [2], "100+1?": [100]}, keys)
-
-
-def test_a_comparison_names_the_tolerances_of_benchmarks_that_differ(tmp_path: Path) -> None:
-    exact = replay(tmp_path / "a", [tolerant_benchmark()])
-    tolerant = replay(tmp_path / "b", [tolerant_benchmark(tolerance=0.05)])
-    output = command("fsdpo_bench", "diff", exact, tolerant, "--show", 0)
-    assert ("sums", "greedy", "50.0", "100.0", "+50.0", "0", "1", "1.0000", "2") in table_rows(
-        output
-    )
-    assert printed_notes(output) == [
-        "sums: the tolerances of 2 of 2 common problems differ, such as none and 0.05"
-    ]
-    # The strict score is that of the exact benchmark.
-    assert re.search(
-        r"without tolerance 50\.0 .* \| 100\.0 [^|]*\| 2 \| 2 \|",
-        (tolerant / "report.md").read_text(),
-    )
-
-
-def test_a_comparison_names_the_reward_models_that_differ(tmp_path: Path) -> None:
-    rows = [response(1, 11, [0.9]), response(1, 7, [0.2], candidate_index=1)]
-    first = import_responses(tmp_path / "a", rows, "--prm-name", "one", "--temperature", 0.5)
-    second = import_responses(tmp_path / "b", rows, "--prm-name", "two", "--temperature", 0.6)
-    [_, note] = printed_notes(command("fsdpo_bench", "diff", first, second))
-    assert note == (
-        "the reward models of weighted@2:min, bon@2:min differ: one (unknown) and two (unknown)"
-    )
-    [_, note] = printed_notes(command("fsdpo_bench", "report", first, second))
-    assert note.startswith("the reward models of weighted@1:mean,") and note.endswith(
-        "differ: one (unknown) and two (unknown)"
-    )
-
-
-def test_columns_say_what_they_leave_out(tmp_path: Path) -> None:
-    """Problem 3 has one sample in A, and problem 2 has one in B, so two problems count in each."""
-    first = import_answers(tmp_path / "a", {1: [11, 11], 2: [12, 7], 3: [13]})
-    second = import_answers(tmp_path / "b", {1: [11, 11], 2: [12], 3: [13, 7]})
-    output = command("fsdpo_bench", "report", first, second)
-    # (1 + 1/2) / 2 in both, over different problems, so there is no difference.
-    assert ("avg@2", "an average sample", "75.0", "75.0") in table_rows(output)
-    assert "problems: a 2, b 2" in output
-    assert printed_notes(output) == [
-        "a leaves out 1 problems of responses (fewer samples)",
-        "b leaves out 1 problems of responses (fewer samples)",
-        "responses: 1 problems are in both, 1 only in a and 1 only in b",
-    ]
-    notes = printed_notes(command("fsdpo_bench", "diff", first, second, "--common", "--show", 0))
-    assert notes == [
-        "responses: 1 problems are in both, 1 only in A and 1 only in B",
-        "A leaves out 1 problems of responses (fewer samples)",
-        "B leaves out 1 problems of responses (fewer samples)",
-    ]
-
-
-def test_datasets_without_common_problems_have_columns(tmp_path: Path) -> None:
-    first = import_answers(tmp_path / "a", {1: [11]})
-    second = import_answers(tmp_path / "b", {2: [7]})
-    output = command("fsdpo_bench", "report", first, second)
-    assert ("greedy", "one solution by greedy decoding", "100.0", "0.0") in table_rows(output)
-    assert printed_notes(output) == [
-        "responses: 0 problems are in both, 1 only in a and 1 only in b"
-    ]
-
-
-def test_columns_name_the_decoders_of_one_side(tmp_path: Path) -> None:
-    first = import_answers(tmp_path / "a", {1: [11, 11]})
-    second = import_answers(tmp_path / "b", {1: [11, 7, 7]})
-    notes = printed_notes(command("fsdpo_bench", "report", first, second))
-    assert notes == ["of b, not in all columns: sc@3"]
-
-
 @pytest.mark.parametrize("is_reversed", [False, True])
 def test_the_order_of_rows_does_not_decide_what_is_measured(
     tmp_path: Path, is_reversed: bool
@@ -408,3 +281,184 @@ def test_the_order_of_rows_does_not_decide_what_is_measured(
     # The first two samples of each problem: (1/2 + 1/2) / 2. The first ones: (1 + 0) / 2.
     assert ("avg@2", "50.0", "2") in rows
     assert ("responses", "first", "50.0", "1", "2") in rows
+
+
+# One dataset with everything
+
+
+@pytest.fixture(scope="module")
+def mixed_samples(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return equal samples with the step rewards of two models; those of ``two`` are 1 - r.
+
+    ====== ============ ========================= ==============================
+    problem answers      outcomes                  step rewards of ``one``
+    ====== ============ ========================= ==============================
+    1       11, 7, 11    right, wrong, right       [0.9, 0.8], [0.3], [0.6]
+    2       7, 12, 7     wrong, right, wrong       [0.9], [0.4], [0.2, 0.1]
+    3       none, 13, 13 empty, truncated, right   [], [0.5], [0.1]
+    4       1, 1, 2      undecided                 [0.7], [0.7], [0.2]
+    ====== ============ ========================= ==============================
+    """
+    folder = tmp_path_factory.mktemp("mixed")
+    unreadable = {"gold": "see the figure"}
+    rows = [
+        *(response(1, 11, [0.9, 0.8]), response(1, 7, [0.3]), response(1, 11, [0.6])),
+        *(response(2, 7, [0.9]), response(2, 12, [0.4]), response(2, 7, [0.2, 0.1])),
+        *(response(3, None, []), response(3, 13, [0.5], finish_reason="length")),
+        *(response(3, 13, [0.1]), response(4, 1, [0.7], **unreadable)),
+        *(response(4, 1, [0.7], **unreadable), response(4, 2, [0.2], **unreadable)),
+    ]
+    datasets = []
+    for model, sign in (("one", 1), ("two", -1)):
+        scores = []
+        texts = []
+        for index, row in enumerate(rows):
+            key = {"problem_id": row["problem_id"], "candidate_index": index % 3}
+            rewards = row["step_scores"]
+            if sign < 0:
+                rewards = [round(1 - reward, 6) for reward in rewards]
+            scores.append({**key, "step_scores": rewards})
+            texts.append({name: row[name] for name in row if name != "step_scores"} | key)
+        scores_file = written(folder / f"{model}.jsonl", scores)
+        options = ("--scores", scores_file, "--prm-name", model, "--temperature", 0.7)
+        datasets.append(import_responses(folder / model, texts, *options))
+    return datasets[0], datasets[1]
+
+
+#: The rows of the report of ``mixed_samples``, with the calculation of their numbers.
+MIXED_REPORT = [
+    # Right, wrong, empty, undecided: 1 of 4, or 2 of 4 if the undecided answer is right.
+    ("responses", "first", "25.0", "1", "4", "unknown", "0"),
+    ("first, undecided as correct", "50.0", "2"),
+    # The votes elect 11, 7, 13 and 1.
+    ("sc@3", "50.0", "2", "4", "unknown", "0"),
+    ("sc@3, undecided as correct", "75.0", "3"),
+    # 0.85 + 0.6 > 0.3; 0.9 + 0.15 > 0.4; 13; 1. By the other model: 0.15 + 0.4 < 0.7, and so on.
+    ("weighted@3:mean by one", "50.0", "2", "4", "unknown", "12"),
+    ("weighted@3:mean by two", "25.0", "1", "4", "unknown", "12"),
+    # The highest products: 0.72 (right), 0.9 (wrong), 0.5 (right), 0.7 (undecided). By the other
+    # model: 0.7 (wrong), 0.8 * 0.9 (wrong), 0.9 (right), 0.8 (undecided).
+    ("bon@3:prod by one", "50.0", "2", "4", "unknown", "12"),
+    ("bon@3:prod by two", "25.0", "1", "4", "unknown", "12"),
+    ("bon@3:prod by two, undecided as correct", "50.0", "2"),
+    ("avg@3", "41.7", "4"),  # (2 + 1 + 2 + 0) of 12
+    # Over the pairs of samples: (2/3 + 1/3 + 1 + 0) / 4 at N = 2; ties go to the earlier sample.
+    ("sc", "41.7", "50.0", "50.0"),
+    # 0.85 and 0.6 are right: 1. 0.4 is above 0.15 alone: 1/3. Empty solutions are last: 1. 0.
+    ("bon, mean", "one", "41.7", "58.3", "50.0"),
+    # 0.15, 0.7, 0.4: 1/3. 0.1, 0.6, 0.85: 1/3. 1. 0.
+    ("two", "41.7", "41.7", "25.0"),
+    ("a perfect choice (pass@N)", "41.7", "66.7", "75.0"),  # (1 + 2/3 + 1 + 0) / 4 at N = 2
+    # Problem 1: both right ones are above 0.3. Problem 2: 0.4 is above 0.15 and below 0.9. The
+    # others have no wrong, or no right, rewarded sample: (1 + 1/2) / 2. ECE over 11 samples, by
+    # tenths: (0.15 + 0.3 + 0.4 + 0.9 + 0.6 + 0.75 + 0.5 + 1.4 + 0.2) / 11. Brier: 3.545 / 11.
+    ("one", "mean", "0.750", "2", "0.473", "0.322"),
+    ("two", "mean", "0.250", "2", "0.482", "0.322"),
+    # Pairs: 2 * 1 and 1 * 2; the truncated solution is in none. Margins: 0.55, 0.3, -0.5 and 0.25.
+    # The weights of [0.9, 0.8] at γ 0.5 are 0.5125 and 0.4875, those of [0.2, 0.1] the reverse.
+    ("one", "mean", "4", "4", "2", "0.150", "0.012 / 0.012"),
+    ("two", "mean", "4", "4", "2", "-0.150", "0.012 / 0.012"),
+]
+
+
+def test_the_report_of_a_mixed_dataset(mixed_samples: tuple[Path, Path], tmp_path: Path) -> None:
+    rows = report(*mixed_samples, "--gamma", 0.5, "--out", tmp_path / "page")
+    assert [row for row in MIXED_REPORT if row not in rows] == []
+    markdown = (tmp_path / "page/report.md").read_text()
+    page = (tmp_path / "page/report.html").read_text()
+    for text in (markdown, page):
+        # All but the empty one of the 12 samples have rewards, and 5 of them are right.
+        assert "11 solutions, 5" in text
+        assert "alibration error" in text
+    # 13 steps: for each tenth, the sum of the rewards, and the number of steps in right solutions.
+    steps = {0.1: (0.2, 1), 0.2: (0.4, 0), 0.3: (0.3, 0), 0.4: (0.4, 1), 0.5: (0.5, 1)}
+    steps |= {0.6: (0.6, 1), 0.7: (1.4, 0), 0.8: (0.8, 1), 0.9: (1.8, 1)}
+    error = sum(abs(total - right) for total, right in steps.values()) / 13
+    assert f"calibration error of steps {error:.3f}" in markdown
+    assert f"calibration error of the steps is {error:.3f}" in page
+    for low, (total, right) in steps.items():
+        n_steps = round(total / low)
+        percent = 100 * right / n_steps
+        row = f"| {low:.1f}–{low + 0.1:.1f} | {n_steps} | {low:.3f} | {percent:.1f} ["
+        assert row in markdown
+
+
+def test_other_commands_on_a_mixed_dataset(mixed_samples: tuple[Path, Path]) -> None:
+    dataset = mixed_samples[0]
+    rows = table_rows(command("fsdpo_bench", "prm", dataset))
+    assert ("solutions", "11 of 4 problems") in rows
+    assert ("ranking AUC, mean", "0.750", "(2 problems)") in rows
+    assert ("mean", "41.7", "58.3") in rows and ("a perfect PRM", "41.7", "66.7") in rows
+    numbers = {
+        # Without the three undecided answers: 5 of 9, and 3 of 3 problems have a right sample.
+        "accuracy": ("55.6 %", "(5 of 9; 3 without a verdict are left out)"),
+        "pass@3": ("100.0 %", "(3 of 3)"),
+        "mixed problems": ("3", "(with correct and incorrect samples, which can form pairs)"),
+        "outcomes": ("5 correct, 3 incorrect, 1 no answer, 3 undecided",),
+        # 13 steps, of which the 3 of undecided solutions have no label: 6 of 10.
+        "step labels": ("13 steps, 60.0 % positive",),
+        "truncated": ("1", "(8.3 %)"),
+        "unique": ("10", "(83.3 %)"),  # the problems have 3, 3, 2 and 2 texts
+    }
+    rows = table_rows(command("fsdpo_data", "inspect", dataset))
+    card = (dataset / "README.md").read_text()
+    for name, cells in numbers.items():
+        assert (name, *cells) in rows
+        assert f"| {name} | {cells[0]}" in card
+    assert "11 solutions, 1 unscored" in card and "0.750" in card
+    # The bars of outcomes; of labelled steps; of right solutions by the tenth of a step reward.
+    for bar in (r"correct +█+ +5", r"undecided +█+ +3", r"positive +█+.* +6", r"unlabelled +█+ +3"):
+        assert re.search(bar, card)
+    plots = re.findall(r"Step rewards in \w+ solutions:\n\n```text\n(.*?)```", card, re.DOTALL)
+    right_steps, other_steps = plots
+    assert re.findall(r"0\.(\d)–\S+ +█* +([1-9])", right_steps) == [
+        (str(tenth), "1") for tenth in (1, 4, 5, 6, 8, 9)
+    ]
+    assert dict(re.findall(r"0\.(\d)–\S+ +█+ +([1-9])", other_steps)) == {
+        "1": "1",
+        "2": "2",
+        "3": "1",
+        "7": "2",
+        "9": "1",
+    }
+
+
+def test_a_file_of_responses_has_the_numbers_of_its_dataset(
+    mixed_samples: tuple[Path, Path],
+) -> None:
+    file = mixed_samples[0].with_name("one-rows") / "responses.jsonl"
+    rows = table_rows(command("fsdpo_data", "grade", file))
+    # 5 of 12, and with the 3 undecided ones 8.
+    outcomes = "3 incorrect, 1 no answer, 3 undecided"
+    assert ("all", "5", "12", "41.7 %", "5", "5", "–", "–", outcomes) in rows
+    assert ("all, undecided as correct", "8", "66.7 %") in rows
+
+
+def test_merged_shards_have_the_numbers_of_one_run(tmp_path: Path) -> None:
+    """The shards share the two problems, of which one has two places."""
+    words = replay_command(tmp_path / "fruits", [FRUITS])
+    shards = [tmp_path / "shard-1", tmp_path / "shard-2"]
+    for number, shard in enumerate(shards, start=1):
+        command(*words, "--shard", f"{number}/2", "--out", shard)
+    merged = command("fsdpo_bench", "merge", *shards, "--out", tmp_path / "merged")
+    rows = table_rows(merged)
+    # As in the complete run: 2 of 3 places, and 3 * 10 tokens for each of the 2 problems.
+    assert ("sc@3", "66.7", "2", "3", "60", "0") in rows
+    assert ("avg@3", "55.6", "3") in rows and ("hard", "first", "0.0", "1") in rows
+
+
+def test_a_failed_problem_is_left_out_and_counted(tmp_path: Path) -> None:
+    """The run has five problems, and an engine refused one of them."""
+    run = write_run(
+        tmp_path / "run",
+        {"gsm8k": 4},
+        chance=1.0,
+        decoders=["greedy"],
+        entries={"gsm8k": make_entry("gsm8k", 5)},
+    )
+    output = command("fsdpo_bench", "report", run)
+    assert "gsm8k: 1 problems are left out (failed)" in output
+    assert ("GSM8K", "greedy", "100.0", "4", "4") in [row[:5] for row in table_rows(output)]
+    notes = printed_notes(command("fsdpo_bench", "diff", run, run, "--show", 0))
+    assert notes == [f"{side} leaves out 1 problems of gsm8k (failed)" for side in "AB"]
+    assert "1 problems of GSM8K do not count" in (run / "README.md").read_text()

@@ -36,6 +36,11 @@ def table_rows(output: str) -> list[tuple[str, ...]]:
     return [tuple(re.split(r" {2,}", line.strip())) for line in lines]
 
 
+def printed_notes(output: str) -> list[str]:
+    """Return the notes below printed tables."""
+    return [line[len("note: ") :] for line in output.splitlines() if line.startswith("note: ")]
+
+
 # Imported responses
 
 
@@ -71,6 +76,16 @@ def import_responses(folder: Path, rows: Sequence[Mapping[str, Any]], *options: 
         *options,
     )
     return folder
+
+
+def import_answers(folder: Path, answers: Mapping[int, Sequence[object]], *options: object) -> Path:
+    """Import the answers to each problem; problem N has the gold answer 10 + N."""
+    rows = [
+        response(problem, answer, candidate_index=index)
+        for problem, problem_answers in answers.items()
+        for index, answer in enumerate(problem_answers)
+    ]
+    return import_responses(folder, rows, *options)
 
 
 # Runs of benchmarks
@@ -123,26 +138,37 @@ def record(file: Path, benchmarks: Sequence[KnownBenchmark], *, is_in_rounds: bo
     )
 
 
+def replay_command(
+    folder: Path, benchmarks: Sequence[KnownBenchmark], *, is_in_rounds: bool = False
+) -> list[object]:
+    """Write benchmarks and their recorded completions; return the command that runs them.
+
+    Args:
+        folder: New folder of the files.
+        benchmarks: The benchmarks.
+        is_in_rounds: Whether the recording is in rounds; see :func:`record`.
+    """
+    folder.mkdir(parents=True)
+    recording = record(folder / "completions.jsonl", benchmarks, is_in_rounds=is_in_rounds)
+    words: list[object] = ["fsdpo_bench", "run", "--engine", "replay", "--replay", recording]
+    for benchmark in benchmarks:
+        data = written(folder / f"{benchmark.name}.jsonl", benchmark.rows)
+        keys = {"data": data.name, **benchmark.toml}
+        toml = folder / f"{benchmark.name}.toml"
+        toml.write_text("".join(f"{key} = {_toml(value)}\n" for key, value in keys.items()))
+        words += ["--task", toml]
+    return [*words, "--template", "problem", "--workers", 1]
+
+
 def replay(
     folder: Path,
     benchmarks: Sequence[KnownBenchmark],
     *options: object,
     is_in_rounds: bool = False,
 ) -> Path:
-    """Run benchmarks with recorded completions; return the run."""
-    folder.mkdir(parents=True)
-    names = []
-    for benchmark in benchmarks:
-        data = written(folder / f"{benchmark.name}.jsonl", benchmark.rows)
-        keys = {"data": data.name, **benchmark.toml}
-        toml = folder / f"{benchmark.name}.toml"
-        toml.write_text("".join(f"{key} = {_toml(value)}\n" for key, value in keys.items()))
-        names += ["--task", toml]
-    recording = record(folder / "completions.jsonl", benchmarks, is_in_rounds=is_in_rounds)
-    command(
-        *("fsdpo_bench", "run", "--engine", "replay", "--replay", recording, *names),
-        *("--template", "problem", "--workers", 1, "--out", folder / "run", *options),
-    )
+    """Run benchmarks with recorded completions in a new folder; return the run."""
+    words = replay_command(folder, benchmarks, is_in_rounds=is_in_rounds)
+    command(*words, "--out", folder / "run", *options)
     return folder / "run"
 
 
