@@ -172,6 +172,25 @@ def test_a_problem_with_two_places_counts_twice_and_costs_once(fruits: Path) -> 
     assert "| fruits | 3 of 3 |" in card and "| sc@3 | 60 | 0 |" in card
 
 
+def test_a_problem_of_two_benchmarks_counts_in_both_and_costs_once(tmp_path: Path) -> None:
+    """Problem 1+1 has the answers 2 and 3 in both benchmarks, and 2+2 two right ones in one."""
+    rows = [{"question": "1+1?", "answer": "2"}, {"question": "2+2?", "answer": "4"}]
+    answers = {"1+1?": [2, 3], "2+2?": [4, 4]}
+    small = KnownBenchmark("small", rows[:1], {"1+1?": [2, 3]})
+    run = replay(tmp_path / "two", [small, KnownBenchmark("large", rows, answers)])
+    printed = report(run)
+    assert ("small", "first", "100.0", "1", "1", "10", "0") in printed
+    assert ("large", "first", "100.0", "2", "2", "20", "0") in printed
+    assert ("avg@2", "50.0", "1") in printed and ("avg@2", "75.0", "2") in printed
+    assert ("mean of this run", "first", "100.0", "3") in printed  # (1 + 1) / 2, over 1 + 2
+    costs = (run / "report.md").read_text().partition("## Cost")[2]
+    # Over both benchmarks, one or two samples with 10 tokens for each of the 2 prompts.
+    assert "| first | 20 | 0 |" in costs and "| sc@2 | 40 | 0 |" in costs
+    assert "| samples | 40 | 0 |" in costs
+    page = (run / "report.html").read_text()
+    assert re.findall(r"(\d+) tokens per problem", page) == ["10", "20", "10", "20"]
+
+
 @pytest.mark.parametrize("is_in_rounds", [False, True])
 def test_a_recording_in_rounds_has_as_many_samples_as_rounds(
     tmp_path: Path, is_in_rounds: bool

@@ -140,8 +140,8 @@ def _bin_indices(rewards_N: ArrayLike) -> np.ndarray:
     Rewards are stored in 32 bits, and the stored 0.7 is below 0.7. So a reward within the precision
     below a bound counts as the bound.
     """
-    bin_N = ((np.asarray(rewards_N) + REWARD_PRECISION) * REWARD_BINS).astype(int)
-    return np.minimum(bin_N, REWARD_BINS - 1)
+    bin_N: np.ndarray = ((np.asarray(rewards_N) + REWARD_PRECISION) * REWARD_BINS).astype(int)
+    return bin_N.clip(max=REWARD_BINS - 1)
 
 
 def _distribution(
