@@ -136,13 +136,20 @@ def prepare_run(options: RunOptions) -> BenchmarkRun:
         raise InputError(
             "missing: give a short name, org/name on the Hub, or a directory.", field="model"
         )
-    n_recorded = count_completions(Path(options.engine.replay)) if options.engine.replay else 1
-    setups = options.setups([task.metric for task in tasks], n_recorded)
-    needs_prm = bool(names_with_rewards(setups))
-    policy = resolve_policy(options, options.engine, options.template, has_scorer=needs_prm)
+    metrics = [task.metric for task in tasks]
+    if not options.is_replay:
+        options.setups(metrics)  # refuses wrong options before a model or a benchmark is loaded
+    policy = resolve_policy(
+        options, options.engine, options.template, has_scorer=options.prm is not None
+    )
+    loaded_tasks = [
+        limit_problems(load_task(task, options.data), options.limit, options.limit_seed)
+        for task in tasks
+    ]
+    setups = options.setups(metrics, _count_recorded(options, policy, loaded_tasks))
     reward_model = None
     warnings: list[str] = []
-    if needs_prm:
+    if names_with_rewards(setups):
         reward_model = _resolve_prm(options, setups)
         check_server_prompts(reward_model.weights, policy.engine)
         # A replayed model may be unknown.
@@ -151,10 +158,6 @@ def prepare_run(options: RunOptions) -> BenchmarkRun:
         if any(setup.decoder.origin == "beam" for setup in setups):
             # The stage that scores samples warns itself.
             warn_about_template(reward_model.weights, policy.model.template.ref)
-    loaded_tasks = [
-        limit_problems(load_task(task, options.data), options.limit, options.limit_seed)
-        for task in tasks
-    ]
     run = make_run(
         options,
         loaded_tasks,
@@ -165,6 +168,19 @@ def prepare_run(options: RunOptions) -> BenchmarkRun:
     )
     warnings += [warning for loaded in loaded_tasks for warning in loaded.warnings]
     return replace(run, warnings=warnings)
+
+
+def _count_recorded(
+    options: RunOptions, policy: ResolvedPolicy, loaded_tasks: Sequence[LoadedTask]
+) -> int:
+    """Return the number of recorded completions of each problem; 1 without a recording."""
+    if options.engine.replay is None:
+        return 1
+    render_prompt = policy.model.template.render
+    prompts = {
+        render_prompt(problem.question) for loaded in loaded_tasks for problem in loaded.problems
+    }
+    return count_completions(Path(options.engine.replay), prompts)
 
 
 def make_run(

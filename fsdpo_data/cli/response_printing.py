@@ -15,7 +15,7 @@ from fsdpo_data.exchange.outputs import GradedResponse
 def print_series(series: Sequence[Mapping[str, Any]]) -> None:
     """Print the scores of recorded responses with their 95 % intervals.
 
-    A series with undecided answers has a second row, in which they count as correct.
+    A series with undecided answers or timeouts has a second row, in which they count as correct.
     """
     rows: list[Sequence[str]] = [
         (
@@ -60,7 +60,7 @@ def _series_row(scores: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _upper_bound_row(scores: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the row of a series in which undecided answers count as correct."""
+    """Return the row of a series in which undecided answers and timeouts count as correct."""
     upper_bound = scores["upper_bound"]
     name = f"{scores['series'] or 'all'}, undecided as correct"
     accuracy = format_percent(upper_bound / scores["n"], scores["upper_bound_ci95"])

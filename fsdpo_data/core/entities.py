@@ -89,6 +89,9 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 MODEL_FAILURES: tuple[Outcome, ...] = ("incorrect", "no_answer")
 #: The outcomes that measure the model; accuracy counts only these.
 GRADED_OUTCOMES: tuple[Outcome, ...] = ("correct", *MODEL_FAILURES)
+#: The outcomes of answers that may be correct. Reports count them as wrong, and as correct in an
+#: upper bound.
+UNKNOWN_OUTCOMES: tuple[Outcome, ...] = (UNDECIDED, "timed_out")
 #: The outcomes of solutions that the grader could not decide. Accuracy leaves them out.
 GRADER_FAILURES: tuple[Outcome, ...] = ("undecided", "gold_unparsed", "timed_out")
 

@@ -113,8 +113,11 @@ def _is_correct(row: Row) -> bool | None:
 
 def compute_openrlhf_margin(row: Row) -> Row:
     """Compute the reward margin of a pair, which OpenRLHF's reward trainer can use."""
-    if row["chosen_rewards"] is None:
-        raise NotExportableError("the chosen solution has no step rewards, so there is no margin")
+    for side in ("chosen", "rejected"):
+        if not row[f"{side}_rewards"]:
+            raise NotExportableError(
+                f"the {side} solution has no step rewards, so there is no margin"
+            )
     chosen_reward, rejected_reward = (
         aggregate(row[name], row["aggregate"]) for name in ("chosen_rewards", "rejected_rewards")
     )

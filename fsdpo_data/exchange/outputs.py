@@ -10,7 +10,7 @@ from typing import Any
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.extraction.extract import is_marked_rule
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.entities import UNDECIDED, Outcome, Problem
+from fsdpo_data.core.entities import UNKNOWN_OUTCOMES, Outcome, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.finish_reasons import describe_unknown_finish_reasons
 from fsdpo_data.core.statistics import Interval, mean_rate
@@ -172,7 +172,7 @@ def summarize_by_series(scored: Sequence[GradedResponse]) -> list[dict[str, Any]
     - ``n``: all responses, except those with an unreadable gold. Undecided ones and timeouts count
       as wrong
     - ``ci95``: 95 % interval of ``correct / n``, with problems as the independent units
-    - ``upper_bound``: the correct and the undecided responses
+    - ``upper_bound``: the correct and the undecided responses, and the timeouts
     - ``upper_bound_ci95``: 95 % interval of ``upper_bound / n``
     - ``outcomes``: responses by outcome
     - ``recorded_correct``: of the ``n`` responses, those whose recorded verdict is correct; None if
@@ -203,8 +203,8 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
         "exact_correct": sum(response.is_exactly_correct for response in responses),
         "n": len(counted_responses),
         "ci95": _interval(counted_responses, ["correct"]),
-        "upper_bound": n_correct + outcomes[UNDECIDED],
-        "upper_bound_ci95": _interval(counted_responses, ["correct", UNDECIDED]),
+        "upper_bound": n_correct + sum(outcomes[outcome] for outcome in UNKNOWN_OUTCOMES),
+        "upper_bound_ci95": _interval(counted_responses, ["correct", *UNKNOWN_OUTCOMES]),
         "outcomes": dict(sorted(outcomes.items())),
         "recorded_correct": sum(map(bool, recorded_verdicts)) if has_all_recorded else None,
         "disputed": sum(response.differs_from_recorded for response in responses),

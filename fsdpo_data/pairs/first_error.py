@@ -123,7 +123,7 @@ def _errors_by_problem(
         if solution.thinking_closed is False and not spec.allow_unclosed:
             counts["unclosed"] += 1
             continue
-        if solution.step_rewards is None:
+        if not solution.step_rewards:
             counts["unscored"] += 1
             continue
         step = find_first_below(solution.step_rewards, spec.stored_threshold)

@@ -53,7 +53,8 @@ class RewardCounts(StageCounts):
     """Statistics of the step rewards; see :func:`reward_statistics`."""
 
     scored: int  #: Solutions with rewards.
-    unscored: int  #: Solutions that were too long for the reward model.
+    #: Solutions without rewards: empty ones, and those that the reward model could not read.
+    unscored: int
     mean_correct: float | None  #: Mean reward of correct solutions.
     mean_incorrect: float | None  #: Mean reward of incorrect solutions.
     #: By aggregate, the mean over problems of the AUC of correct over incorrect solutions.
@@ -321,7 +322,7 @@ def reward_statistics(
 ) -> RewardCounts:
     """Return statistics of the rewards in files of solutions.
 
-    Solutions are unscored if they are longer than the reward model's context.
+    Solutions are unscored if they are empty, or longer than the reward model's context.
 
     Args:
         files: The files of solutions.
@@ -336,9 +337,10 @@ def reward_statistics(
     aucs: dict[str, list[float]] = {aggregate: [] for aggregate in aggregates}
     for file in files:  # a file has all solutions of its problems
         rows = _read_rewards(file, aggregates)
-        scored += rows["n_rewards"].count()
-        unscored += rows["n_rewards"].null_count()
-        graded = rows.filter((pl.col("n_rewards") > 0) & pl.col("outcome").is_in(GRADED_OUTCOMES))
+        rewarded = rows.filter(pl.col("n_rewards") > 0)
+        scored += rewarded.height
+        unscored += rows.height - rewarded.height
+        graded = rewarded.filter(pl.col("outcome").is_in(GRADED_OUTCOMES))
         is_correct = graded["outcome"] == "correct"
         problem_ids = graded["problem_id"].to_list()
         for aggregate, file_aucs in aucs.items():
@@ -453,7 +455,9 @@ def summarize_rewards(record: StageRecord[Any, RewardCounts], manifest: Manifest
             f"; correct over incorrect {ranking.value:.3f}{interval} "
             f"(AUC by {aggregate} reward within {ranking.n:,} problems)"
         )
-    unscored_text = f", {counts.unscored:,} too long to score" if counts.unscored else ""
+    unscored_text = ""
+    if counts.unscored:
+        unscored_text = f", {counts.unscored:,} unscored (empty, too long or failed)"
     return [("step rewards", f"{counts.scored:,} solutions{unscored_text}{ranking_text}")]
 
 

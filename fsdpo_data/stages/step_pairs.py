@@ -61,7 +61,8 @@ class BasePairStage(Stage):
         rewards = scan_rows("solutions", manifest.config_paths(source, "solutions")).select(
             "step_rewards"
         )
-        if not collect_rows(rewards.select(pl.col("step_rewards").is_not_null().any())).item():
+        has_rewards = pl.col("step_rewards").list.len() > 0
+        if not collect_rows(rewards.select(has_rewards.any())).item():
             raise InputError(
                 f"{source} has no step rewards. Score it first: `fsdpo-data score {source}` with "
                 "`prm=PRM` and `out=SCORED`. Then run `fsdpo-data pair SCORED`."

@@ -41,12 +41,14 @@ class Aggregate:
 
     def to_expr(self, rewards: pl.Expr) -> pl.Expr:
         """Return the expression for a column of float64 lists; null for missing or empty lists."""
+        # The product of no numbers is 1, and a solution without steps has no reward.
+        with_steps = pl.when(rewards.list.len() > 0).then(rewards)
         if self.make_expr is not None:
-            return self.make_expr(rewards)
-        return rewards.map_elements(self._compute_series, return_dtype=pl.Float64)
+            return self.make_expr(with_steps)
+        return with_steps.map_elements(self._compute_series, return_dtype=pl.Float64)
 
-    def _compute_series(self, rewards: pl.Series) -> float | None:
-        return float(self.compute(rewards.to_list())) if len(rewards) else None
+    def _compute_series(self, rewards: pl.Series) -> float:
+        return float(self.compute(rewards.to_list()))
 
 
 #: Aggregates by name. The paper uses ``mean`` for pairs and ``min`` for best-of-N. ``prod`` is from
@@ -85,12 +87,21 @@ def check_aggregate(name: str) -> str:
 
 
 def aggregate(rewards: Sequence[float], name: str) -> float:
-    """Aggregate the step rewards of a solution, which has at least one step."""
+    """Aggregate the step rewards of a solution.
+
+    Raises:
+        ValueError: if the solution has no steps, and so no reward.
+    """
+    if not rewards:
+        raise ValueError("a solution without steps has no reward")
     return float(AGGREGATES.find(name).compute(rewards))
 
 
 def aggregate_expr(column: str, name: str) -> pl.Expr:
-    """Return a polars expression that aggregates a column of reward lists in float64."""
+    """Return a polars expression that aggregates a column of reward lists in float64.
+
+    The reward of a solution without steps is null, as that of an unscored one.
+    """
     return AGGREGATES.find(name).to_expr(pl.col(column).cast(pl.List(pl.Float64)))
 
 

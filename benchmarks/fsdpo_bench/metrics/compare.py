@@ -18,11 +18,10 @@ from fsdpo_bench.metrics.decoder_choices import (
     name_models,
     select_decoders,
 )
-from fsdpo_bench.metrics.measure import measurement_settings
 from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS
-from fsdpo_bench.metrics.result_records import MeasurementSettings
 from fsdpo_bench.metrics.sample_arrays import PlacedProblem, Samples, shared_clusters
+from fsdpo_bench.metrics.setting_notes import describe_value, reward_model_notes, setting_notes
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
@@ -35,7 +34,6 @@ from fsdpo_data.core.statistics import (
     mean_difference,
     sum_clusters,
 )
-from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
 
 
@@ -95,8 +93,8 @@ class Comparison:
     #: Problems whose verdict changed, for the first pair of decoders of each benchmark whose
     #: choices are certain.
     changed: Sequence[ChangedProblem]
-    #: Warnings for the reader: omitted benchmarks, decoders and problems, and graders, prompts or
-    #: reward models that differ.
+    #: Warnings for the reader: omitted benchmarks, decoders and problems, and settings that differ,
+    #: such as graders, tolerances, prompts or reward models.
     notes: Sequence[str]
 
 
@@ -136,6 +134,23 @@ class BenchmarkPair(NamedTuple):
         """The common problems, as A has them."""
         return [self.benchmark_a.main.problems[index] for index in self.index_a]
 
+    @property
+    def has_counted_problems(self) -> bool:
+        """Whether a common problem counts in both."""
+        samples_a, samples_b = self.benchmark_a.main, self.benchmark_b.main
+        return bool((samples_a.counts_P[self.index_a] & samples_b.counts_P[self.index_b]).any())
+
+    def describe_other_problems(self, name_a: str, name_b: str) -> str:
+        """Count the problems of one pool alone, by the names of the pools; empty without any."""
+        n_only_a = len(self.benchmark_a.main.problems) - len(self.index_a)
+        n_only_b = len(self.benchmark_b.main.problems) - len(self.index_b)
+        if not n_only_a and not n_only_b:
+            return ""
+        return (
+            f"{self.name}: {len(self.index_a)} problems are in both, {n_only_a} only in {name_a} "
+            f"and {n_only_b} only in {name_b}"
+        )
+
 
 class DecodedPair(NamedTuple):
     """The choices of a decoder in A and of a decoder in B for the common problems."""
@@ -156,8 +171,8 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
         InputError: if they have no common benchmark or decoder, or different problems without
             ``common``.
     """
-    settings_a, settings_b = (measurement_settings(pool, []) for pool in (pool_a, pool_b))
-    notes = _setting_differences((settings_a, settings_b))
+    pools = [pool_a, pool_b]
+    notes = setting_notes(pools)
     if options.task is None:
         notes += _one_sided_notes("benchmarks", pool_a.benchmarks, pool_b.benchmarks)
     differences: list[PairedDifference] = []
@@ -165,11 +180,16 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
     for pair, note in pair_benchmarks(pool_a, pool_b, options):
         if note:
             notes.append(note)
+        notes += problem_notes(pair)
+        notes += left_out_notes("A", pair.benchmark_a)
+        notes += left_out_notes("B", pair.benchmark_b)
         decoded_pairs = decode_pairs(pool_a, pool_b, pair, options)
         differences += [_decoder_difference(pair, decoded) for decoded in decoded_pairs]
-        notes += _reward_model_notes(
-            settings_a.reward_models, settings_b.reward_models, decoded_pairs
-        )
+        choices = [
+            (decoded.name, (decoded.a.reward_model, decoded.b.reward_model))
+            for decoded in decoded_pairs
+        ]
+        notes += reward_model_notes(pools, choices)
         changed += _changed_problems(pair, decoded_pairs)
         if options.decoder_a is None and options.decoder_b is None:
             differences += _number_differences(pair)
@@ -196,40 +216,48 @@ def paired_differences(
     return {difference.measure: difference for difference in differences}
 
 
-def _setting_differences(all_settings: Sequence[MeasurementSettings]) -> list[str]:
-    """Describe differences besides the models that make the numbers hard to compare."""
-    settings: Mapping[str, Sequence[object]] = {
-        "graders": [entry.grade.grader for entry in all_settings],
-        "prompt templates": [
-            f"{entry.sample.template.name} ({entry.sample.template.digest})"
-            for entry in all_settings
-        ],
-        "token limits of a solution": [
-            entry.sample.sampling_values["max_tokens"] for entry in all_settings
-        ],
-    }
-    return [
-        f"the {name} differ: {value_a} and {value_b}"
-        for name, (value_a, value_b) in settings.items()
-        if value_a != value_b
+def problem_notes(pair: BenchmarkPair) -> list[str]:
+    """Name what differs between the common problems: their grading, and whether they count."""
+    problems_b = [pair.benchmark_b.main.problems[index].problem for index in pair.index_b]
+    problem_pairs = [
+        (placed.problem, problem_b)
+        for placed, problem_b in zip(pair.problems, problems_b, strict=True)
     ]
-
-
-def _reward_model_notes(
-    scores_a: Mapping[str, ScoreSettings],
-    scores_b: Mapping[str, ScoreSettings],
-    decoded_pairs: Sequence[DecodedPair],
-) -> list[str]:
-    """Name the reward models of decoders that choose by different ones in A and in B."""
+    tolerances = [(a.gold_tolerance, b.gold_tolerance) for a, b in problem_pairs]
+    golds = [(a.alternative_golds, b.alternative_golds) for a, b in problem_pairs]
     notes = []
-    for decoded in decoded_pairs:
-        score_a = scores_a.get(decoded.a.reward_model)
-        score_b = scores_b.get(decoded.b.reward_model)
-        # Local models of different runs often have one name, so the revision counts, too.
-        if score_a and score_b and score_a.prm != score_b.prm:
-            models = [f"{score.prm.name} ({score.prm.revision})" for score in (score_a, score_b)]
-            notes.append(f"the reward models of {decoded.name} differ: {' and '.join(models)}")
+    for name, values in (("tolerances", tolerances), ("alternative golds", golds)):
+        different_values = [(value_a, value_b) for value_a, value_b in values if value_a != value_b]
+        if different_values:
+            texts = [describe_value(value) for value in different_values[0]]
+            notes.append(
+                f"{pair.name}: the {name} of {len(different_values):,} of {len(values):,} common "
+                f"problems differ, such as {' and '.join(texts)}"
+            )
+    counts_a_P = pair.benchmark_a.main.counts_P[pair.index_a]
+    counts_b_P = pair.benchmark_b.main.counts_P[pair.index_b]
+    n_one_sided = int((counts_a_P != counts_b_P).sum())
+    if n_one_sided:
+        notes.append(
+            f"{pair.name}: {n_one_sided:,} of {len(pair.problems):,} common problems count on one "
+            "side alone, so the differences leave them out"
+        )
     return notes
+
+
+def left_out_notes(name: str, benchmark: Benchmark) -> list[str]:
+    """Count the problems of a benchmark that a pool leaves out.
+
+    Args:
+        name: Name of the pool.
+        benchmark: The benchmark in the pool.
+    """
+    reasons = {"failed": benchmark.failed, "fewer samples": benchmark.left_out}
+    return [
+        f"{name} leaves out {count:,} problems of {benchmark.name} ({reason})"
+        for reason, count in reasons.items()
+        if count > 0
+    ]
 
 
 def _one_sided_notes(kind: str, names_a: Iterable[str], names_b: Iterable[str]) -> list[str]:
@@ -247,8 +275,6 @@ def pair_benchmarks(
     pool_a: Pool, pool_b: Pool, options: ComparisonOptions
 ) -> list[tuple[BenchmarkPair, str]]:
     """Return the common benchmarks, each with a note that is empty if the problems are equal.
-
-    A problem is paired by its id and the number of earlier problems with this id.
 
     Raises:
         InputError: if there is no common benchmark, or if problems differ without ``common``.
@@ -268,26 +294,26 @@ def pair_benchmarks(
         raise InputError(f"{message}.")
     pairs = []
     for name in names:
-        benchmark_a = pool_a.benchmarks[name]
-        benchmark_b = pool_b.benchmarks[name]
-        keys_a = _problem_keys(benchmark_a.main)
-        keys_b = {key: index for index, key in enumerate(_problem_keys(benchmark_b.main))}
-        index_a = [index for index, key in enumerate(keys_a) if key in keys_b]
-        index_b = [keys_b[keys_a[index]] for index in index_a]
-        n_only_a = len(keys_a) - len(index_a)
-        n_only_b = len(keys_b) - len(index_b)
-        message = (
-            f"{name}: {len(index_a)} problems are in both, {n_only_a} only in A and "
-            f"{n_only_b} only in B"
-        )
-        if not index_a:
-            raise InputError(f"{message}. The comparison needs common problems.")
-        is_equal = n_only_a == 0 and n_only_b == 0
-        if not is_equal and not options.common:
-            raise InputError(f"{message}. Set `common=True` to compare the common problems.")
-        pair = BenchmarkPair(benchmark_a, benchmark_b, index_a, index_b)
-        pairs.append((pair, "" if is_equal else message))
+        pair = pair_problems(pool_a.benchmarks[name], pool_b.benchmarks[name])
+        note = pair.describe_other_problems("A", "B")
+        if not pair.index_a:
+            raise InputError(f"{note}. The comparison needs common problems.")
+        if note and not options.common:
+            raise InputError(f"{note}. Set `common=True` to compare the common problems.")
+        pairs.append((pair, note))
     return pairs
+
+
+def pair_problems(benchmark_a: Benchmark, benchmark_b: Benchmark) -> BenchmarkPair:
+    """Return the common problems of a benchmark in two pools; there may be none.
+
+    A problem is paired by its id and the number of earlier problems with this id.
+    """
+    keys_a = _problem_keys(benchmark_a.main)
+    keys_b = {key: index for index, key in enumerate(_problem_keys(benchmark_b.main))}
+    index_a = [index for index, key in enumerate(keys_a) if key in keys_b]
+    index_b = [keys_b[keys_a[index]] for index in index_a]
+    return BenchmarkPair(benchmark_a, benchmark_b, index_a, index_b)
 
 
 def _problem_keys(samples: Samples) -> list[tuple[str, int]]:

@@ -137,13 +137,15 @@ def _task_results(benchmark: Benchmark, pool: Pool, decoded: Decoded) -> TaskRes
     if base_task in decoded:
         base_samples = pool.benchmarks[base_task].main
         drops = {
-            group: _accuracy_drops(labels, choices, decoded[base_task], base_samples)
+            group: group_drops
             for group, labels in groups.items()
+            if (group_drops := _accuracy_drops(labels, choices, decoded[base_task], base_samples))
         }
     is_correct_PM = main.is_correct_PM[main.counts_P]
     return TaskResults(
         title=benchmark.title,
         problems=len(main.problems),
+        distinct_problems=int(_first_places(main.problems).sum()),
         task_problems=benchmark.task.count if benchmark.task else None,
         samples=main.n_samples,
         mixed_problems=int((is_correct_PM.any(axis=1) & ~is_correct_PM.all(axis=1)).sum()),
@@ -316,17 +318,21 @@ def _suite_results(decoded: Decoded) -> dict[str, SuiteResults]:
 
 
 def _mean_accuracy(accuracies: Sequence[Mean]) -> Mean:
-    """Return the mean of the accuracies of benchmarks, with equal weights."""
+    """Return the mean of the accuracies of benchmarks, with equal weights.
+
+    There is no mean if no problem of a benchmark counts.
+    """
     values: list[float] = []
     intervals: list[Interval] = []
     for accuracy in accuracies:
         if accuracy.value is not None and accuracy.ci95 is not None:
             values.append(accuracy.value)
             intervals.append(accuracy.ci95)
+    is_complete = len(values) == len(accuracies)
     return Mean(
-        value=fmean(values) if values else None,
+        value=fmean(values) if is_complete else None,
         n=sum(accuracy.n for accuracy in accuracies),
-        ci95=macro_interval(values, intervals) if values else None,
+        ci95=macro_interval(values, intervals) if is_complete else None,
     )
 
 

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import mode
+from statistics import multimode
 
 from fsdpo_bench.decoders.decoders import SAMPLES_PART, DecoderSetup, find_decoder
 from fsdpo_bench.metrics.sample_arrays import (
@@ -94,7 +94,7 @@ def load_pools(paths: Sequence[Path], questions: frozenset[str] | None = None) -
     """Read runs and datasets, in the order of their first path.
 
     A benchmark has the problems with a solution in every part. It leaves out problems with fewer
-    samples than most problems have.
+    samples than the most frequent number of samples.
 
     Args:
         paths: Folders of runs and of sealed datasets.
@@ -271,13 +271,17 @@ def _solved_problems(
 def _complete_problems(
     solved: Sequence[PlacedProblem], part_tables: Mapping[str, SolutionTable]
 ) -> list[PlacedProblem]:
-    """Return the problems that have in every part the most frequent number of samples, or more."""
+    """Return the problems that have in every part the most frequent number of samples, or more.
+
+    Of equally frequent numbers, the smallest one counts, which leaves out the fewest problems.
+    """
     if not solved:
         return []
     complete = list(solved)
     for table in part_tables.values():
         rows_by_problem = table.rows_by_problem
-        n_samples = mode(len(rows_by_problem[placed.problem_id]) for placed in solved)
+        counts = [len(rows_by_problem[placed.problem_id]) for placed in solved]
+        n_samples = min(multimode(counts))
         complete = [
             placed for placed in complete if len(rows_by_problem[placed.problem_id]) >= n_samples
         ]

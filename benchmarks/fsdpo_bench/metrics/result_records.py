@@ -97,7 +97,8 @@ class TaskResults(ResultSection):
     """
 
     title: str  #: Title of the benchmark.
-    problems: int  #: Problems that were measured.
+    problems: int  #: Problems that were measured; one with several places counts at each of them.
+    distinct_problems: int  #: The same with each problem counted once, as costs count them.
     task_problems: int | None  #: Problems of the complete benchmark; None if unknown.
     samples: int  #: Samples per problem.
     mixed_problems: int  #: Problems with correct and incorrect samples.
@@ -180,8 +181,10 @@ class RewardStatistics(ResultSection):
     correct: int  #: Correct solutions among them.
     #: Aggregate of decoders that choose by these rewards, if no other one is named.
     default_aggregate: str
-    calibration: Calibration  #: Correctness by reward.
-    distribution: RewardDistribution  #: Solutions by reward.
+    #: Correctness by reward; None if the rewards are not probabilities.
+    calibration: Calibration | None
+    #: Solutions by reward; None if the rewards are not probabilities.
+    distribution: RewardDistribution | None
     by_step: RewardsByStep  #: Rewards by step.
     ranking_auc: dict[str, Mean]  #: Ranking AUC by aggregate, a mean over problems.
     #: Calibration by aggregate; None if the rewards are not probabilities.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fsdpo_bench.metrics.pair_weights import pair_weights
 from fsdpo_bench.metrics.result_records import (
@@ -23,7 +23,10 @@ from fsdpo_bench.metrics.result_records import (
 from fsdpo_bench.metrics.sample_arrays import Samples, shared_clusters
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import mean_rate, ranking_auc
-from fsdpo_data.steps.rewards import AGGREGATES
+from fsdpo_data.steps.rewards import AGGREGATES, REWARD_PRECISION
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 REWARD_BINS = 10  #: Bins of a reward in [0, 1].
 MAX_STEP_NUMBER = 12  #: Last step number of the statistics by step; it includes later steps.
@@ -64,8 +67,12 @@ def reward_statistics(
         solutions=len(rewarded),
         correct=sum(is_correct),
         default_aggregate=default_aggregate,
-        calibration=_calibration(rewarded),
-        distribution=_distribution(default_aggregate, values[default_aggregate], is_correct),
+        calibration=_calibration(rewarded) if are_probabilities else None,
+        distribution=(
+            _distribution(default_aggregate, values[default_aggregate], is_correct)
+            if are_probabilities
+            else None
+        ),
         by_step=RewardsByStep(
             correct=_mean_rewards_by_step([s.steps for s in rewarded if s.is_correct]),
             wrong=_mean_rewards_by_step([s.steps for s in rewarded if not s.is_correct]),
@@ -127,27 +134,33 @@ def _aggregated_rewards(model: str, benchmarks: Sequence[Samples], aggregate: st
     return np.concatenate(parts)
 
 
-def _bin_index(reward: float) -> int:
-    """Return the bin of a reward; rewards outside [0, 1] belong to the first or last bin."""
-    return max(0, min(REWARD_BINS - 1, int(reward * REWARD_BINS)))
+def _bin_indices(rewards_N: ArrayLike) -> np.ndarray:
+    """Return the bin of each reward in [0, 1]. A bin includes its lower bound.
+
+    Rewards are stored in 32 bits, and the stored 0.7 is below 0.7. So a reward within the precision
+    below a bound counts as the bound.
+    """
+    bin_N: np.ndarray = ((np.asarray(rewards_N) + REWARD_PRECISION) * REWARD_BINS).astype(int)
+    return bin_N.clip(max=REWARD_BINS - 1)
 
 
 def _distribution(
     aggregate: str, rewards_N: np.ndarray, is_correct: Sequence[bool]
 ) -> RewardDistribution:
     """Return the numbers of correct and of wrong samples by their aggregated reward."""
-    bin_counts = {True: [0] * REWARD_BINS, False: [0] * REWARD_BINS}
-    for reward, correct in zip(rewards_N.tolist(), is_correct, strict=True):
-        bin_counts[correct][_bin_index(reward)] += 1
+    bin_N = _bin_indices(rewards_N)
+    correct_N = np.asarray(is_correct, dtype=bool)
     return RewardDistribution(
-        aggregate=aggregate, correct=bin_counts[True], wrong=bin_counts[False]
+        aggregate=aggregate,
+        correct=np.bincount(bin_N[correct_N], minlength=REWARD_BINS).tolist(),
+        wrong=np.bincount(bin_N[~correct_N], minlength=REWARD_BINS).tolist(),
     )
 
 
 def reward_quality(rewards_N: np.ndarray, is_correct: Sequence[bool]) -> RewardQuality:
     """Compare rewards in [0, 1] with the outcomes of the samples."""
     correct_N = np.asarray(is_correct, dtype=float)
-    bin_N = np.minimum((rewards_N * REWARD_BINS).astype(int), REWARD_BINS - 1)
+    bin_N = _bin_indices(rewards_N)
     error = 0.0
     for number in np.unique(bin_N):
         is_in_bin_N = bin_N == number
@@ -177,8 +190,8 @@ def _calibration(samples: Sequence[RewardedSample]) -> Calibration:
     """
     steps_by_bin: dict[int, list[_BinnedStep]] = defaultdict(list)
     for _, cluster, steps, is_correct in samples:
-        for reward in steps:
-            steps_by_bin[_bin_index(reward)].append(_BinnedStep(is_correct, cluster, reward))
+        for index, reward in zip(_bin_indices(steps).tolist(), steps, strict=True):
+            steps_by_bin[index].append(_BinnedStep(is_correct, cluster, reward))
     bins = [_bin_statistics(index, steps) for index, steps in sorted(steps_by_bin.items())]
     n_steps = sum(entry.correct.n for entry in bins)
     # Each term is the number of steps times the distance of mean reward and fraction.

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsdpo_bench.decoders.answer_classes import AnswerClasses, answer_classes, voting_answers
-from fsdpo_data.core.entities import UNDECIDED, UNGRADED, Problem
+from fsdpo_data.core.entities import UNGRADED, UNKNOWN_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
 from fsdpo_data.core.parquet_files import collect_rows
@@ -32,8 +32,6 @@ from fsdpo_data.steps.rewards import (
 GOLD_UNPARSED = "gold_unparsed"
 #: Outcomes of problems that count nowhere, because the gold answer or its grading is missing.
 UNCOUNTED_OUTCOMES = (GOLD_UNPARSED, UNGRADED)
-#: Outcomes that count as wrong, and as correct in the upper bound.
-UNKNOWN_OUTCOMES = (UNDECIDED, "timed_out")
 
 
 @dataclass(frozen=True, slots=True)

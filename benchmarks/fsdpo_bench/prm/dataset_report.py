@@ -17,8 +17,8 @@ from typing import Any
 
 from fsdpo_bench.decoders.estimators import distribute_best_of_n, expected_values
 from fsdpo_bench.metrics.full_solutions import read_full_solutions
-from fsdpo_bench.metrics.sample_arrays import UNKNOWN_OUTCOMES, PlacedProblem
-from fsdpo_data.core.entities import GRADED_OUTCOMES, Problem, Solution
+from fsdpo_bench.metrics.sample_arrays import PlacedProblem
+from fsdpo_data.core.entities import GRADED_OUTCOMES, UNKNOWN_OUTCOMES, Problem, Solution
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
 from fsdpo_data.core.statistics import (

@@ -132,7 +132,7 @@ def _cost_points(task: TaskResults) -> dict[str, _CostPoint]:
         tokens = result.cost.tokens
         value, interval = result.accuracy.value, result.accuracy.ci95
         if tokens and value is not None and interval is not None:
-            points[name] = _CostPoint(tokens / task.problems, value, interval)
+            points[name] = _CostPoint(tokens / task.distinct_problems, value, interval)
     return points
 
 
@@ -210,6 +210,7 @@ def calibration_plot(rewards: RewardStatistics) -> str:
         y_label="Fraction of correct solutions",
     )
     drawing.add_polyline([(x(0), y(0)), (x(1), y(1))], "ideal")
+    assert rewards.calibration is not None  # the plots are for probabilities
     bins = rewards.calibration.bins
     max_steps = max(reward_bin.correct.n for reward_bin in bins)
     for reward_bin in bins:
@@ -240,6 +241,7 @@ def calibration_plot(rewards: RewardStatistics) -> str:
 def distribution_plot(rewards: RewardStatistics) -> str:
     """Draw the reward distributions of correct and of wrong solutions."""
     distribution = rewards.distribution
+    assert distribution is not None  # the plots are for probabilities
     counts = {"correct": distribution.correct, "wrong": distribution.wrong}
     totals = {kind: max(1, sum(counts[kind])) for kind in counts}
     fractions = {kind: [n / totals[kind] for n in counts[kind]] for kind in counts}

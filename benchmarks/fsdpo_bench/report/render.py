@@ -20,7 +20,7 @@ from fsdpo_bench.decoders.decoders import parse_result_name
 from fsdpo_bench.metrics.measure import Decoded
 from fsdpo_bench.metrics.pools import Pool
 from fsdpo_bench.metrics.report_numbers import format_points, number_rows
-from fsdpo_bench.metrics.result_records import Results, RewardStatistics
+from fsdpo_bench.metrics.result_records import Results
 from fsdpo_bench.report import plots
 from fsdpo_bench.report.choice_tables import choice_tables, listed_decoders
 from fsdpo_bench.report.problem_list import build_problem_list
@@ -56,7 +56,7 @@ def render_html(results: Results, problem_list: ProblemList, warn: Callable[[str
     reward_plots = {
         model: [draw_or_warn(draw, rewards) for draw in _REWARD_PLOTS]
         for model, rewards in results.rewards.items()
-        if _are_probabilities(rewards)
+        if rewards.calibration is not None
     }
     return render_page(
         TEMPLATES_FOLDER / "report.html",
@@ -85,11 +85,6 @@ def render_html(results: Results, problem_list: ProblemList, warn: Callable[[str
 def has_costs(results: Results) -> bool:
     """Return whether a decoder has a cost; recorded responses may have none."""
     return any(cost.is_known for cost in results.cost.values())
-
-
-def _are_probabilities(rewards: RewardStatistics) -> bool:
-    """Tell whether the mean rewards of all bins are in [0, 1], as the plots require."""
-    return all(0 <= reward_bin.reward <= 1 for reward_bin in rewards.calibration.bins)
 
 
 def page_title(results: Results) -> str:

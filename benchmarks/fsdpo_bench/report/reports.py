@@ -78,6 +78,8 @@ def make_reports(
         for warning in _describe_left_out(pool, decoded):
             warn(warning)
         results = measure(pool, spec, decoded)
+        for warning in _describe_missing_drops(pool, results):
+            warn(warning)
         is_only_run = len(paths) == 1 and pool.run is not None and problems is None
         folder = out or (paths[0] if is_only_run and writes_into_run else None)
         if folder is not None:
@@ -154,6 +156,19 @@ def _describe_left_out(pool: Pool, decoded: Decoded) -> list[str]:
             warnings.append(
                 f"{run} has the samples of {pool.name}, so they are measured together. Its results "
                 f"of {', '.join(left_out)} are left out; report on it alone to see them"
+            )
+    return warnings
+
+
+def _describe_missing_drops(pool: Pool, results: Results) -> list[str]:
+    """Name the benchmarks without an accuracy drop, although their base benchmark is measured."""
+    warnings = []
+    for name, benchmark in pool.benchmarks.items():
+        base_task = benchmark.task.base_task if benchmark.task else ""
+        if base_task in pool.benchmarks and not results.tasks[name].accuracy_drops:
+            warnings.append(
+                f"{name} has no accuracy drop from {base_task}: expected problems in a group, "
+                f"whose `cluster` is the question of a problem of {base_task} that counts"
             )
     return warnings
 

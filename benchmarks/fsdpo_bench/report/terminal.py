@@ -12,8 +12,10 @@ from fsdpo_bench.metrics.compare import (
     ComparisonOptions,
     PairedDifference,
     compare_pools,
-    pair_benchmarks,
+    left_out_notes,
+    pair_problems,
     paired_differences,
+    problem_notes,
 )
 from fsdpo_bench.metrics.disagreements import VerdictComparison
 from fsdpo_bench.metrics.pools import load_pools
@@ -23,6 +25,7 @@ from fsdpo_bench.metrics.result_records import (
     Results,
     TaskResults,
 )
+from fsdpo_bench.metrics.setting_notes import reward_model_notes, setting_notes
 from fsdpo_bench.report.choice_tables import choice_tables, listed_decoders
 from fsdpo_bench.report.comparison_page import render_comparison
 from fsdpo_bench.report.comparison_table import DIFF_COLUMNS, comparison_rows
@@ -61,7 +64,7 @@ def _print_columns(reports: Sequence[Report]) -> None:
             print_text(f"\n{report.pool.name}")
             print_results(report.results)
         return
-    differences = _differences(reports)
+    differences = _differences(reports, common_tasks)
     for name in common_tasks:
         tasks = [report.results.tasks[name] for report in reports]
         print_text(f"\n{tasks[0].title}: accuracy (%), with 95 % intervals")
@@ -70,29 +73,59 @@ def _print_columns(reports: Sequence[Report]) -> None:
             columns.append("difference>")
         print_table(columns, _column_rows(tasks, differences.get(name)))
         counts = ", ".join(
-            f"{report.pool.name} {task.problems:,}"
+            f"{report.pool.name} {_counted_problems(task):,}"
             for report, task in zip(reports, tasks, strict=True)
         )
         print_text(f"problems: {counts}")
+    for note in _column_notes(reports, common_tasks):
+        print_text(f"note: {note}")
+
+
+def _column_notes(reports: Sequence[Report], common_tasks: Sequence[str]) -> list[str]:
+    """Name what the columns leave out, and the settings in which they differ."""
+    pools = [report.pool for report in reports]
+    notes = setting_notes(pools)
+    for name in common_tasks:
+        common_decoders = set.intersection(*(set(report.decoded[name]) for report in reports))
+        choices = [
+            (decoder, [report.decoded[name][decoder].reward_model for report in reports])
+            for decoder in reports[0].decoded[name]
+            if decoder in common_decoders
+        ]
+        notes += reward_model_notes(pools, choices)
+        for pool in pools:
+            notes += left_out_notes(pool.name, pool.benchmarks[name])
+        for pool in pools[1:]:
+            pair = pair_problems(pools[0].benchmarks[name], pool.benchmarks[name])
+            notes += filter(None, [pair.describe_other_problems(pools[0].name, pool.name)])
+            notes += problem_notes(pair)
+        for report in reports:
+            omitted_names = [key for key in report.decoded[name] if key not in common_decoders]
+            notes += _describe_omitted(report, omitted_names)
     for report in reports:
-        omitted_tasks = [name for name in report.results.tasks if name not in common_tasks]
-        if omitted_tasks:
-            print_text(
-                f"note: of {report.pool.name}, not in all columns: {', '.join(omitted_tasks)}"
-            )
+        notes += _describe_omitted(report, [n for n in report.decoded if n not in common_tasks])
+    return list(dict.fromkeys(notes))
 
 
-def _differences(reports: Sequence[Report]) -> dict[str, dict[str, PairedDifference]]:
+def _describe_omitted(report: Report, names: Sequence[str]) -> list[str]:
+    """Name benchmarks or decoders of one pool that are not in all columns."""
+    return [f"of {report.pool.name}, not in all columns: {', '.join(names)}"] if names else []
+
+
+def _differences(
+    reports: Sequence[Report], common_tasks: Sequence[str]
+) -> dict[str, dict[str, PairedDifference]]:
     """Return the paired differences of two pools with equal problems, by benchmark and measure."""
     if len(reports) != 2:
         return {}
     first, second = reports
-    pairs = pair_benchmarks(first.pool, second.pool, ComparisonOptions(common=True))
-    return {
-        pair.name: paired_differences(pair, first.decoded[pair.name], second.decoded[pair.name])
-        for pair, note in pairs
-        if not note
-    }
+    differences = {}
+    for name in common_tasks:
+        pair = pair_problems(first.pool.benchmarks[name], second.pool.benchmarks[name])
+        has_equal_problems = not pair.describe_other_problems("A", "B")
+        if has_equal_problems and pair.has_counted_problems:
+            differences[name] = paired_differences(pair, first.decoded[name], second.decoded[name])
+    return differences
 
 
 def _column_rows(
@@ -211,11 +244,18 @@ def print_results(results: Results) -> None:
         for count, reason in ((task.failed, "failed"), (task.left_out, "fewer samples")):
             if count:
                 print_text(f"{name}: {count:,} problems are left out ({reason})")
+        if not _counted_problems(task):
+            print_text(f"{name}: no problem counts (no readable gold answer)")
     for table in choice_tables(results):
         print_text(f"\n{table.title}")
         print_table(table.columns, table.rows)
     for task in results.tasks.values():
         _print_groups(task)
+
+
+def _counted_problems(task: TaskResults) -> int:
+    """Return the number of problems over which the accuracies of a benchmark are."""
+    return max(accuracy.n for accuracy in task.accuracies.values())
 
 
 def _print_groups(task: TaskResults) -> None:

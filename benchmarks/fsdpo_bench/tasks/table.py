@@ -152,9 +152,8 @@ def _parse_task(entries: dict[str, Any], hooks: Mapping[str, Any], file: Path) -
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(f"name {name!r}: expected letters, digits, dots, hyphens, underscores")
     entries.setdefault("title", name)
-    return Task(
-        formats=formats or (_make_format(["question"], "answer"),), notes=notes, **entries, **hooks
-    )
+    default_formats = (_make_format(["question"], "answer", missing_golds=missing_golds),)
+    return Task(formats=formats or default_formats, notes=notes, **entries, **hooks)
 
 
 def _make(record_class: type[RecordT], values: dict[str, Any]) -> RecordT:

@@ -1,9 +1,10 @@
 """Samplers that return recorded completions instead of running a model."""
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
@@ -19,7 +20,6 @@ from fsdpo_data.models.resolve import ResolvedWeights
 
 #: Cost of a completion in a file of another tool, which may leave its fields out.
 _UNKNOWN_COST = {"n_tokens": None, "seconds": 0.0}
-_COUNTED_LINES = 100  #: Number of lines that may have completions of the first prompt.
 _MAX_QUOTED_CHARS = 80  #: Characters of a prompt in an error message.
 
 
@@ -89,14 +89,14 @@ def _index_prompts(path: Path) -> dict[bytes, list[LineSpan]]:
         check_regular_file(path)
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
-                prompt = _recorded_prompt(line)
-                if prompt is None:
+                record = _read_record(line)
+                if record is None:
                     raise _replay_error(
                         path,
                         f"line {number}: expected one JSON object with `prompt` and `completions`, "
                         "as in the completions.jsonl of a run.",
                     )
-                spans.setdefault(text_key(prompt), []).append(LineSpan(offset, len(line)))
+                spans.setdefault(text_key(record.prompt), []).append(LineSpan(offset, len(line)))
                 offset += len(line)
     except OSError as error:
         raise _replay_error(path, f"{error.strerror}. Expected recorded completions.") from None
@@ -105,35 +105,40 @@ def _index_prompts(path: Path) -> dict[bytes, list[LineSpan]]:
     return spans
 
 
-def count_completions(path: Path) -> int:
-    """Return the number of completions of the first prompt; 1 if the file cannot be read.
+def count_completions(path: Path, prompts: Collection[str]) -> int:
+    """Return the largest number of completions of one of the prompts; 1 if the file has none.
 
-    The sampler reads the whole file later, and names what is wrong with it.
+    A recording in rounds has the lines of a prompt far apart, so all lines count. The sampler reads
+    the file later, and names what is wrong with it.
     """
-    prompt = None
-    count = 0
+    counts: Counter[str] = Counter()
     try:
         check_regular_file(path)
         with path.open("rb") as file:
-            for line in itertools.islice(file, _COUNTED_LINES):
-                line_prompt = _recorded_prompt(line)
-                prompt = line_prompt if prompt is None else prompt
-                if line_prompt is not None and line_prompt == prompt:
-                    count += len(parse_json(line, orjson.loads)["completions"])
+            for record in filter(None, map(_read_record, file)):
+                if record.prompt in prompts:
+                    counts[record.prompt] += record.n_completions
     except (OSError, InputError):
         return 1
-    return max(1, count)
+    return max([1, *counts.values()])
 
 
-def _recorded_prompt(line: bytes) -> str | None:
-    """Return the prompt of a line; None if the line is not a record of completions."""
+class _Record(NamedTuple):
+    """A line of recorded completions."""
+
+    prompt: str  #: The prompt.
+    n_completions: int  #: Number of its completions in this line.
+
+
+def _read_record(line: bytes) -> _Record | None:
+    """Return the record of a line; None if the line is not a record of completions."""
     try:
         record = parse_json(line, orjson.loads)
         prompt = str(record["prompt"])
-        has_completions = isinstance(record["completions"], list)
+        completions = record["completions"]
     except (ValueError, KeyError, TypeError):
         return None
-    return prompt if has_completions else None
+    return _Record(prompt, len(completions)) if isinstance(completions, list) else None
 
 
 def _replay_error(path: Path, message: str) -> InputError:

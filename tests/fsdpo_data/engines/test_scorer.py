@@ -246,7 +246,8 @@ def test_a_scored_dataset(tmp_path: Path) -> None:
     source_rows = pl.read_parquet(tmp_path / "run/solutions/*.parquet")
     assert rows.drop("step_rewards").equals(source_rows.drop("step_rewards"))
     assert stage_options(manifest, "score")["prm"] == {"name": "table", "revision": "0"}
-    assert manifest["cost"]["prm_calls"] == 12 and stage_counts(manifest, "score")["unscored"] == 0
+    assert manifest["cost"]["prm_calls"] == stage_counts(manifest, "score")["scored"] == 9
+    assert stage_counts(manifest, "score")["unscored"] == 3  # the empty solutions
     assert stage_counts(manifest, "score")["ranking_auc"]["mean"]["value"] == 1
     assert stage_counts(manifest, "score")["mean_correct"] == 0.8125
 
@@ -270,8 +271,8 @@ def test_a_too_long_solution_has_no_rewards(tmp_path: Path) -> None:
     table = TableScorer({RIGHT: None, WRONG: [0.5, 0.5], "I do not know": [0.25], "": []})
     manifest = score_dataset(tmp_path / "run", tmp_path / "scored", table)
     assert (
-        stage_counts(manifest, "score")["unscored"] == 3
-        and stage_counts(manifest, "score")["scored"] == 9
+        stage_counts(manifest, "score")["unscored"] == 6
+        and stage_counts(manifest, "score")["scored"] == 6
     )
     assert stage_counts(manifest, "score")["ranking_auc"]["mean"]["value"] is None
 
