@@ -136,6 +136,12 @@ def prepare_run(options: RunOptions) -> BenchmarkRun:
         raise InputError(
             "missing: give a short name, org/name on the Hub, or a directory.", field="model"
         )
+    if options.data is not None and all(task.has_own_problems for task in tasks):
+        raise options.field_error(
+            "data",
+            "a file as `task` contains its problems, and generated problems need no file, so "
+            "nothing reads this option. Leave it out.",
+        )
     n_recorded = count_completions(Path(options.engine.replay)) if options.engine.replay else 1
     setups = options.setups([task.metric for task in tasks], n_recorded)
     needs_prm = bool(names_with_rewards(setups))

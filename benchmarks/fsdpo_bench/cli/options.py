@@ -8,12 +8,14 @@ from pydantic import Field
 
 from fsdpo_bench.metrics.compare import ComparisonOptions
 from fsdpo_bench.report.comparison_table import DIFF_COLUMNS
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import NotWith, OnlyWith, Option, Options
 from fsdpo_data.core.sampling import Seed
 from fsdpo_data.stages.merge import MergeOptions
 
 _POSITIONAL = Option(positional=True)
 _JSON = Option(flags=["--json"], in_digest=False)
+#: For options of the measurement, which the list of disagreements does not need.
+_MEASUREMENT = NotWith("disagreements")
 
 
 class FetchOptions(Options):
@@ -85,31 +87,38 @@ class ReportOptions(Options):
     k: Annotated[
         Sequence[Annotated[int, Field(ge=1)]],
         Option(default_text="those of a run, or powers of 2 and all"),
+        _MEASUREMENT,
     ] = ()
     """Number of samples N to choose from; may be repeated."""
-    aggregate: Annotated[Sequence[str], Option(default_text="those of a run, or all")] = ()
+    aggregate: Annotated[
+        Sequence[str], Option(default_text="those of a run, or all"), _MEASUREMENT
+    ] = ()
     """Function that turns the step rewards of a sample into one number; may be repeated."""
     likelihood: Annotated[
-        Sequence[str], Option(default_text="no choice by likelihood", metavar="MODEL")
+        Sequence[str],
+        Option(default_text="no choice by likelihood", metavar="MODEL"),
+        _MEASUREMENT,
     ] = ()
     """The model that wrote the samples, for the choice of the most likely sample; one for each set
     of samples.
     """
-    gamma: Annotated[Sequence[Annotated[float, Field(gt=0)]], Option(default_text="no pairs")] = ()
+    gamma: Annotated[
+        Sequence[Annotated[float, Field(gt=0)]], Option(default_text="no pairs"), _MEASUREMENT
+    ] = ()
     """Also compare the step weights of pairs at this γ; may be repeated."""
-    problems: Path | None = None
+    problems: Annotated[Path | None, _MEASUREMENT] = None
     """File of problems; only these problems count, by their questions."""
-    subsets: Annotated[int, Field(ge=1)] = 320
+    subsets: Annotated[int, Field(ge=1), _MEASUREMENT] = 320
     """Number of random subsets for votes. Fewer subsets are all taken."""
-    seed: Seed = 0
+    seed: Annotated[Seed, _MEASUREMENT] = 0
     """Seed of the random subsets."""
     disagreements: bool = False
     """Print where recorded verdicts of an import differ from ours."""
-    show: Annotated[int, Field(ge=0)] = 10
+    show: Annotated[int, Field(ge=0), OnlyWith("disagreements"), NotWith("as_json")] = 10
     """Number of disagreements to print."""
-    out: Path | None = None
+    out: Annotated[Path | None, _MEASUREMENT] = None
     """Folder for the results and the page."""
-    megabytes: Annotated[float, Field(ge=0.1)] = 16
+    megabytes: Annotated[float, Field(ge=0.1), _MEASUREMENT] = 16
     """Megabytes of text (problems and solutions) in report.html."""
     as_json: Annotated[bool, _JSON] = False
     """Print JSON instead of tables."""

@@ -29,7 +29,7 @@ from fsdpo_bench.prm.processbench import (
     score_examples,
 )
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import NotWith, OnlyWith, Option, Options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
@@ -82,7 +82,9 @@ class PrmOptions(Options):
     likelihood: str | None = None
     """Instead of `prm`: a policy; the reward of a step is its probability."""
     k: Annotated[
-        Sequence[Annotated[int, Field(ge=1)]], Option(default_text="powers of 2 up to 64")
+        Sequence[Annotated[int, Field(ge=1)]],
+        Option(default_text="powers of 2 up to 64"),
+        OnlyWith("data"),
     ] = ()
     """Number of solutions N to choose from, for best-of-N; may be repeated. Problems with fewer
     solutions than the largest N are left out at every N, and counted.
@@ -91,28 +93,40 @@ class PrmOptions(Options):
     """File of ProcessBench; may be repeated."""
     prmbench: Sequence[Path] = ()
     """File of PRMBench; may be repeated."""
-    template: str | None = None
+    template: Annotated[str | None, OnlyWith("processbench", "prmbench")] = None
     """Prompt template of the reward model's training data, for ProcessBench and PRMBench. The
     default is the one that `fsdpo-train` recorded next to the model. A model with a PRM format has
     its own prompt.
     """
-    tune_fraction: Annotated[float, Field(ge=0.01, le=0.9)] = 0.2
+    tune_fraction: Annotated[
+        float,
+        Field(ge=0.01, le=0.9),
+        OnlyWith("processbench"),
+        NotWith("threshold", "tune_on", "majority"),
+    ] = 0.2
     """Fraction of the rows of each ProcessBench file that sets the threshold, without `threshold`,
     `tune_on` or `majority`; the other rows count.
     """
-    tune_on: Path | None = None
+    tune_on: Annotated[Path | None, OnlyWith("processbench"), NotWith("threshold", "majority")] = (
+        None
+    )
     """File of ProcessBench whose rows set the threshold for all other files. The paper of
     ProcessBench takes GSM8K.
     """
-    threshold: Annotated[float | None, Option(default_text="0.5 for PRMBench")] = None
+    threshold: Annotated[
+        float | None,
+        Option(default_text="0.5 for PRMBench"),
+        OnlyWith("processbench", "prmbench"),
+        NotWith("majority"),
+    ] = None
     """Fixed threshold; all rows count. Steps with a reward below it are wrong. Use 0 for the PRM
     format `pure`.
     """
-    majority: bool = False
+    majority: Annotated[bool, OnlyWith("processbench")] = False
     """For judges: the majority of the critiques decides, as in ProcessBench's script."""
     votes: Annotated[int | None, Field(ge=1), Option(default_text="as in the PRM format")] = None
     """For judges: number of critiques per solution."""
-    engine: ScorerOptions = ScorerOptions()
+    engine: Annotated[ScorerOptions, OnlyWith("prm", "likelihood")] = ScorerOptions()
     """Engine that runs the reward model."""
     as_json: Annotated[bool, Option(flags=["--json"])] = False
     """Print JSON instead of a table."""
@@ -138,7 +152,6 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
         InputError: if there is nothing to measure, or a file cannot be used.
         UnavailableError: if the model cannot run on this machine.
     """
-    _check_protocol(options)
     prm = _resolve_model(options)
     template = _find_template(options, prm)
     examples_by_name = _read_processbench(options.processbench)
@@ -218,19 +231,6 @@ def _measure_processbench(
             scores = measure_first_errors(examples, rewards, options.tune_fraction)
         all_scores[name] = scores
     return all_scores
-
-
-def _check_protocol(options: PrmOptions) -> None:
-    """Raise an InputError if two protocols for ProcessBench contradict each other."""
-    protocols = {"tune_on": options.tune_on is not None, "majority": options.majority}
-    # With files of PRMBench, the threshold may be for them alone.
-    if not options.prmbench:
-        protocols["threshold"] = options.threshold is not None
-    names = [f"`{name}`" for name, is_given in protocols.items() if is_given]
-    if len(names) > 1:
-        raise InputError(f"{' and '.join(names)} exclude each other. Give one of them.")
-    if names and names != ["`threshold`"] and not options.processbench:
-        raise InputError(f"{names[0]} is for files of ProcessBench. Give `processbench`.")
 
 
 def _read_tuning_file(file: Path) -> list[FirstErrorExample]:
