@@ -147,10 +147,12 @@ class MeasurementDiffOptions(ComparisonOptions):
     """The first run or dataset, A: a directory or URL."""
     b: Annotated[str | Path, Option(positional=True, dataset="input")]
     """The second run or dataset, B: a directory or URL. Differences are B minus A."""
-    show: Annotated[int, Field(ge=0)] = 10
+    show: Annotated[int, Field(ge=0), NotWith("as_json")] = 10
     """Number of changed problems to print."""
     columns: Annotated[
-        Sequence[str], Option(names_in_value=DIFF_COLUMNS, default_text="all that fit")
+        Sequence[str],
+        Option(names_in_value=DIFF_COLUMNS, default_text="all that fit"),
+        NotWith("as_json"),
     ] = ()
     """Columns of the table, with commas."""
     html: Path | None = None
@@ -203,18 +205,18 @@ class RecipeOptions(Options):
     """Name of a recipe, or a TOML file of your own. `paper` stands for all tables and figures of
     the paper of Full-Step-DPO (arXiv 2502.14356). Without a name, all recipes are listed.
     """
-    row: Sequence[str] = ()
+    row: Annotated[Sequence[str], OnlyWith("name")] = ()
     """Run only this recipe of the file. Repeatable."""
-    stage: Sequence[str] = ()
+    stage: Annotated[Sequence[str], OnlyWith("name")] = ()
     """Run only this stage. Repeatable."""
-    set: Sequence[str] = ()
+    set: Annotated[Sequence[str], OnlyWith("name")] = ()
     """NAME=VALUE, in place of a value in the file of the recipe, such as seed=1; may be repeated.
     """
-    dry_run: bool = False
+    dry_run: Annotated[bool, OnlyWith("name"), NotWith("as_json")] = False
     """Print the commands and their measured cost without running the stages."""
-    smoke: bool = False
+    smoke: Annotated[bool, OnlyWith("name")] = False
     """Run all stages with tiny models and few problems, to find errors before a long run."""
-    results: bool = False
+    results: Annotated[bool, OnlyWith("name"), NotWith("dry_run", "as_json")] = False
     """Print the published numbers next to those of finished stages without running any."""
-    as_json: Annotated[bool, _JSON] = False
+    as_json: Annotated[bool, _JSON, OnlyWith("name")] = False
     """Print the plan as JSON without running the stages."""

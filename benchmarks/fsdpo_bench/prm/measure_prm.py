@@ -28,6 +28,7 @@ from fsdpo_bench.prm.processbench import (
     read_first_error_rows,
     score_examples,
 )
+from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.options import NotWith, OnlyWith, Option, Options
 from fsdpo_data.core.progress import Progress
@@ -47,6 +48,12 @@ from fsdpo_data.stages.score import warn_about_template
 #: Number of solutions per call of the scorer: enough for batches of similar lengths, and few enough
 #: for frequent progress.
 CHUNK_SOLUTIONS = 512
+#: Options that the likelihood of a policy does not need.
+_PRM_OPTIONS = (
+    *("prm_format", "reference", "beta", "votes", "majority"),
+    *("engine", "engine_arg", "actors", "gpus_per_actor"),
+    *("base_url", "concurrency", "timeout", "idle_timeout"),
+)
 _DEFAULT_THRESHOLD = 0.5  #: Threshold for PRMBench, and for rewards that are 0 or 1.
 
 
@@ -130,6 +137,13 @@ class PrmOptions(Options):
     """Engine that runs the reward model."""
     as_json: Annotated[bool, Option(flags=["--json"])] = False
     """Print JSON instead of a table."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options of a reward model for a policy."""
+        super().model_post_init(context)
+        if self.likelihood is not None:
+            read_options = {"`prm`": _PRM_OPTIONS, "`likelihood`": ()}
+            check_read_options(self, "model of", ["`likelihood`"], read_options)
 
 
 @dataclass(slots=True)
@@ -301,11 +315,16 @@ def _find_template(options: PrmOptions, prm: ResolvedWeights | None) -> Template
     Raises:
         InputError: if a benchmark needs a template, and the model's own is not known.
     """
+    has_own_prompt = isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt
     if options.template is not None:
+        if has_own_prompt:
+            raise options.field_error(
+                "template",
+                "the PRM format of the model has its own prompt. Leave this option out.",
+            )
         if prm is None:
             return get_template(options.template)
         return get_template(options.template, prm.path, revision=prm.commit)
-    has_own_prompt = isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt
     if has_own_prompt or not (options.processbench or options.prmbench):
         return None
     weights = prm
