@@ -23,7 +23,7 @@ from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.options import OnlyWith, Option
+from fsdpo_data.core.options import NotWith, OnlyWith, Option
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest, read_manifest
 from fsdpo_data.dataset.plots import count_tenths
@@ -44,7 +44,7 @@ from fsdpo_data.dataset.stage_registry import (
     StageEntry,
 )
 from fsdpo_data.dataset.summary import divide
-from fsdpo_data.engines.options import FailureOptions, Shard
+from fsdpo_data.engines.options import FailureOptions, Shard, Workers
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
 from fsdpo_data.engines.weights import resolve_judge
 from fsdpo_data.stages.continuations import (
@@ -271,6 +271,8 @@ class LabelOptions(FailureOptions, StageOptions, ContinuationOptions):
     same first wrong step. In a tie, the vote that was sampled first counts. These labels are
     binary: each step is right or wrong.
     """
+    workers: Annotated[Workers, NotWith("judge")] = None
+    """Number of processes that grade continuations."""
     shard: Shard = None
     """Label one of N parts of the dataset; `fsdpo-data merge` joins the parts."""
 
