@@ -136,6 +136,12 @@ def prepare_run(options: RunOptions) -> BenchmarkRun:
         raise InputError(
             "missing: give a short name, org/name on the Hub, or a directory.", field="model"
         )
+    if options.data is not None and all(task.has_own_problems for task in tasks):
+        raise options.field_error(
+            "data",
+            "a file as `task` contains its problems, and generated problems need no file, so "
+            "nothing reads this option. Leave it out.",
+        )
     metrics = [task.metric for task in tasks]
     if not options.is_replay:
         options.setups(metrics)  # refuses wrong options before a model or a benchmark is loaded

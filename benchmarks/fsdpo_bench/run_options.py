@@ -10,7 +10,7 @@ from fsdpo_bench.decoders.decoders import DECODERS, Decoder, DecoderSetup
 from fsdpo_bench.tasks.own_rows import RowOptions
 from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.errors import InputError, suggest_names
-from fsdpo_data.core.options import Group, Option
+from fsdpo_data.core.options import Group, OnlyWith, Option
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
 from fsdpo_data.engines.beam_search import BeamSpec
@@ -71,7 +71,7 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
     """Options of the rows in your own file."""
     limit: _Count | None = None
     """Maximum number of problems per benchmark, drawn at random with `limit_seed`."""
-    limit_seed: Annotated[int, Field(ge=0, le=MAX_SEED)] = 0
+    limit_seed: Annotated[int, Field(ge=0, le=MAX_SEED), OnlyWith("limit")] = 0
     """Seed of the problems that `limit` draws. They do not depend on the seed of the samples."""
     decoder: Annotated[
         Sequence[str], Option(names_in_value=DECODERS, default_text=DEFAULT_DECODER)
@@ -216,6 +216,12 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
         read_options = {
             decoder.name: (*decoder.parameters, *decoder.options) for decoder in run_decoders()
         }
+        if not self.is_replay:  # the settings of recorded samples are known, not chosen
+            # Temperature 0 states what greedy decoding is.
+            settings = ["top_p"] + ["temperature"] * (self.sampling.temperature > 0)
+            for decoder in run_decoders():
+                if decoder.origin != "greedy":
+                    read_options[decoder.name] += (*settings,)
         check_read_options(self, "decoder", names, read_options)
         is_random = any(setup.k > 1 or setup.decoder.origin == "beam" for setup in setups)
         if self.sampling.temperature == 0 and is_random:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from fsdpo_data.agreement.kappa import StepAgreement, measure_agreement
 from fsdpo_data.agreement.labels import ANY_CORRECT, read_labeller
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import NotWith, OnlyWith, Option, Options
 from fsdpo_data.core.sampling import Seed
 from fsdpo_data.core.statistics import Interval, Mean, mean_rate
 from fsdpo_data.steps.first_error import (
@@ -50,7 +50,7 @@ class AgreeOptions(Options):
     """The labels that count as true."""
     labeller: Annotated[str, Option(positional=True, metavar="B[:LABELS]")]
     """The labels to compare with the reference."""
-    threshold: float | None = None
+    threshold: Annotated[float | None, NotWith("calibrate")] = None
     """Smallest score of a right step of the labeller. The default is 0.5, and any correct
     continuation for Monte-Carlo labels. Rewards that are not probabilities have no default.
     """
@@ -64,18 +64,10 @@ class AgreeOptions(Options):
     """Match the solutions of the datasets by their ids, or by the texts of question and steps. Use
     `text` for datasets that were imported or built separately.
     """
-    seed: Seed = 0
+    seed: Annotated[Seed, OnlyWith("calibrate")] = 0
     """Seed of the halves."""
     as_json: Annotated[bool, Option(flags=["--json"])] = False
     """Print the numbers as JSON."""
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Refuse options that contradict each other."""
-        super().model_post_init(context)
-        if self.calibrate is not None and self.threshold is not None:
-            raise self.field_error(
-                "threshold", "`calibrate` chooses the threshold. Remove one of the two."
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,13 +13,21 @@ members are options like all others (:mod:`fsdpo_data.core.command_line`).
 
 import inspect
 import typing
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names, unknown_name_error
@@ -63,6 +71,47 @@ class Group:
     panel: str = ""  #: Panel of members that have none.
     default_text: str = ""  #: Text in ``--help`` for the default None of members.
     without: Collection[str] = ()  #: Members that the command line does not have.
+
+
+class _Condition(ABC):
+    """Metadata of a field that a call reads only under a condition on other fields.
+
+    Args:
+        fields: Other fields of the class.
+    """
+
+    def __init__(self, *fields: str) -> None:
+        self.fields = fields
+
+    @abstractmethod
+    def find_conflict(self, given_fields: Container[str]) -> str:
+        """Return why a call does not read the field, and the next step; empty if it reads it.
+
+        Args:
+            given_fields: The fields of the class that have another value than their default.
+        """
+
+
+class OnlyWith(_Condition):
+    """Metadata of a field that a call reads only if one of some other fields is given."""
+
+    def find_conflict(self, given_fields: Container[str]) -> str:
+        """Return an error message if none of the other fields is given."""
+        if any(field in given_fields for field in self.fields):
+            return ""
+        readers = " or ".join(f"`{field}`" for field in self.fields)
+        return f"only {readers} reads this option. Give {readers}, or leave this option out."
+
+
+class NotWith(_Condition):
+    """Metadata of a field that a call does not read if one of some other fields is given."""
+
+    def find_conflict(self, given_fields: Container[str]) -> str:
+        """Return an error message if one of the other fields is given."""
+        conflicts = [f"`{field}`" for field in self.fields if field in given_fields]
+        if not conflicts:
+            return ""
+        return f"with {' and '.join(conflicts)}, nothing reads this option. Leave one of them out."
 
 
 #: Validation context of options in a file, which may name things of absent plug-ins.
@@ -119,7 +168,8 @@ class Options(BaseModel, metaclass=OptionsType):
     """Base class of options, which are frozen and checked once.
 
     ``model_fields_set`` has the names of the fields that were stated. A class checks its fields
-    together in ``model_post_init``.
+    together in ``model_post_init``. ``OnlyWith`` and ``NotWith`` in the metadata of a field state
+    the fields without or with which a call does not read it.
 
     Raises:
         InputError: with class, field and value, e.g. ``SamplingSpec.n = 0``.
@@ -164,6 +214,21 @@ class Options(BaseModel, metaclass=OptionsType):
                 raise unknown_name_error("", item, option.choices)
         return value
 
+    @model_validator(mode="after")
+    def _check_conditions(self) -> Self:
+        """Refuse a field that is given and that the call does not read."""
+        differences = {
+            name: difference
+            for name, info in type(self).model_fields.items()
+            if (difference := _find_difference(getattr(self, name), info.default, name))
+        }
+        for name, (path, value) in differences.items():
+            conditions = type(self).model_fields[name].metadata
+            for condition in (item for item in conditions if isinstance(item, _Condition)):
+                if conflict := condition.find_conflict(differences):
+                    raise InputError(conflict, field=f"{type(self).__name__}.{path}", value=value)
+        return self
+
     def __repr_args__(self) -> list[tuple[str, Any]]:
         """Return the values that differ from their defaults."""
         fields = type(self).model_fields
@@ -183,6 +248,17 @@ class Options(BaseModel, metaclass=OptionsType):
         return InputError(
             message, field=f"{type(self).__name__}.{field}", value=getattr(self, field)
         )
+
+
+def _find_difference(value: Any, default: Any, path: str) -> tuple[str, Any] | None:
+    """Return path and value of the first field that has not its default; None without one."""
+    if not isinstance(value, Options):
+        return None if value == default else (path, value)
+    differences = (
+        _find_difference(getattr(value, name), getattr(default, name), f"{path}.{name}")
+        for name in type(value).model_fields
+    )
+    return next(filter(None, differences), None)
 
 
 def field_option(info: FieldInfo) -> Option:

@@ -172,6 +172,7 @@ class SamplingSpec(Options):
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
+        super().model_post_init(context)
         if self.temperature == 0 and self.n > 1:
             message = (
                 f"greedy decoding gives the same text {self.n} times. Use `n=1`, or a temperature "

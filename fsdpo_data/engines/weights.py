@@ -116,6 +116,8 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeig
     except InputError as error:  # a short name has a path that the user did not give
         raise error.with_text(weights.path, name) from None
     if recognition is None:
+        if options.beta is not None:
+            raise _unread_beta_error(options, name)
         return TrainedPrm(
             weights.ref,
             weights.path,
@@ -128,6 +130,8 @@ def resolve_prm(name: str, options: ScorerOptions | None = None) -> ResolvedWeig
     reference = options.reference or prm_format.reference or None
     _check_reference(prm_format, reference)
     if options.beta is not None:
+        if not _has_log_ratios(prm_format):
+            raise _unread_beta_error(options, f"the PRM format {prm_format.name}")
         prm_format = prm_format.replace(beta=options.beta)
     return PublishedPrm(
         weights.ref,
@@ -152,9 +156,20 @@ def _recognise_format(
     return recognise_format(weights, config)
 
 
+def _has_log_ratios(prm_format: PrmFormat) -> bool:
+    """Return whether a reward is a log-ratio of the model and a reference model."""
+    return prm_format.activation.startswith("log-ratio")
+
+
+def _unread_beta_error(options: ScorerOptions, owner: str) -> InputError:
+    """Return the error for a factor of log-ratios that the owner of the rewards does not have."""
+    message = f"only implicit rewards have this factor; {owner} has others. Leave the option out."
+    return options.field_error("beta", message)
+
+
 def _check_reference(prm_format: PrmFormat, reference: str | None) -> None:
     """Raise InputError unless exactly the formats with log-ratios have a reference model."""
-    needs_reference = prm_format.activation.startswith("log-ratio")
+    needs_reference = _has_log_ratios(prm_format)
     if needs_reference and reference is None:
         message = (
             f"the PRM format {prm_format.name} needs a reference model. Add `reference=MODEL`."

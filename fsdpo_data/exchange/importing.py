@@ -14,7 +14,7 @@ from typing import Annotated
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
-from fsdpo_data.core.options import Group, Option
+from fsdpo_data.core.options import Group, NotWith, Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling
 from fsdpo_data.dataset.manifest import Manifest
@@ -34,6 +34,7 @@ from fsdpo_data.exchange.row_import import (
     open_source,
 )
 from fsdpo_data.exchange.spool import SolutionSpool, seal_import
+from fsdpo_data.problems.row_formats import FieldName
 from fsdpo_data.steps.segment import SEGMENTERS
 
 log = logging.getLogger(__name__)
@@ -57,6 +58,8 @@ class ImportOutputsOptions(ResponseReading):
         str | None, Option(default_text="the recorded prompt, or the question alone")
     ] = None
     """Prompt template of the problems. It replaces the prompts in the rows."""
+    gold_field: Annotated[FieldName, NotWith("problems")] = None
+    """Field with the gold answer."""
     problems: Annotated[Sequence[str], Option(panel=_OUTPUTS_PANEL)] = ()
     """Problems with gold answers, as for `build`, or a dataset. If given, every row takes
     its problem from here: by its question, or by a prompt that ends with the question.

@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import NamedTuple
 
+from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.identity import SourceRef, digest, file_sha256, json_sha256
@@ -28,6 +29,7 @@ from fsdpo_data.problems.row_formats import (
     DEFAULT_READING,
     PROBLEM_FORMATS,
     RowReading,
+    is_own_row,
     mark_most_golds,
     read_problem,
 )
@@ -99,6 +101,9 @@ def load_problems(
     loader = _ProblemLoader(split, seed, limit, reading, datasets)
     for name in names:
         loader.add_source(name)
+    if not loader.has_reading:
+        options_of_rows = {"a file of rows": [*RowReading.model_fields]}
+        check_read_options(reading, "source", names, options_of_rows)
     problem_set = loader.problem_set
     problems = problem_set.problems
     if conflicts := describe_conflicts(problems):
@@ -178,6 +183,7 @@ class _ProblemLoader:
         self.reading = reading
         self.datasets = datasets
         self.problem_set = ProblemSet()
+        self.has_reading = False  #: Whether a row was read as ``reading`` says.
         self._first_location: dict[str, str] = {}
 
     def add_source(self, name: str) -> None:
@@ -250,6 +256,7 @@ class _ProblemLoader:
             needs_mark = self.reading.gold == "auto" and mark_most_golds(rows, self.reading)
             for row in rows:
                 field_names.update(row.fields)
+                self.has_reading |= not is_own_row(row.fields)
                 try:
                     problem = read_problem(
                         row, source, self.split, self.reading, needs_mark=needs_mark

@@ -136,6 +136,11 @@ PROBLEM_FORMATS = (
 _OWN_COLUMNS = {"problem_id", "source", "split", "question", "answer", "metadata"}
 
 
+def is_own_row(fields: Mapping[str, Any]) -> bool:
+    """Return whether a row is of the ``problems`` of a dataset, which have no other format."""
+    return set(fields) == _OWN_COLUMNS
+
+
 def mark_most_golds(records: Sequence[SourceRow], reading: RowReading) -> bool:
     """Return whether most golds of a source mark their final answer, as in GSM8K and MATH.
 
@@ -176,7 +181,7 @@ def read_problem(
     if record.error:
         raise UnusableRowError(record.error)
     fields = record.fields
-    if set(fields) == _OWN_COLUMNS:
+    if is_own_row(fields):
         return _own_problem(fields)
     row_format = _find_format(fields, reading)
     if row_format is None:

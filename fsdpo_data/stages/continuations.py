@@ -409,6 +409,12 @@ def resolve_continuation_sampler(
         raise options.engine.field_error(
             "engine", "the engine cannot continue a text. Use another one."
         )
+    if options.engine.template_arg:
+        raise options.engine.field_error(
+            "template_arg",
+            "the model continues the recorded prompts, so no chat template is applied. Leave this "
+            "option out.",
+        )
     manifest = read_manifest(data)
     sampling = continuation_sampling(manifest, n, **options.sampling_overrides)
     model = _resolve_continuation_model(data, options, manifest)

@@ -20,7 +20,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import NotWith, OnlyWith, Option, Options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageRecord, read_manifest
@@ -331,9 +331,9 @@ class DecontaminateOptions(Options):
     """JSON-lines file for the problems without overlap."""
     out: Annotated[str | Path | None, Option(in_digest=False)] = None
     """Directory of a new dataset, with the overlaps in its manifest and card."""
-    resume: Resume = False
+    resume: Annotated[Resume, OnlyWith("out")] = False
     """Continue the run in `out`."""
-    split: str = "train"
+    split: Annotated[str, NotWith("out")] = "train"
     """Split of the training problems."""
     ngram: Annotated[int, Field(ge=2)] = NGRAM_SIZE
     """Number of consecutive words and signs in an n-gram."""

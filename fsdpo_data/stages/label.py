@@ -22,7 +22,7 @@ from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.options import Option
+from fsdpo_data.core.options import NotWith, OnlyWith, Option
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest, read_manifest
 from fsdpo_data.dataset.plots import count_tenths
@@ -41,7 +41,7 @@ from fsdpo_data.dataset.stage_registry import (
     StageEntry,
 )
 from fsdpo_data.dataset.summary import divide
-from fsdpo_data.engines.options import FailureOptions, Shard
+from fsdpo_data.engines.options import FailureOptions, Shard, Workers
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
 from fsdpo_data.engines.weights import resolve_judge
 from fsdpo_data.stages.continuations import (
@@ -256,19 +256,21 @@ class LabelOptions(FailureOptions, StageOptions, ContinuationOptions):
     """
     judge: str | None = None
     """Model that names the first wrong step, instead of continuations."""
-    judge_format: Annotated[str, Option(panel=_JUDGE_PANEL)] = "processbench"
+    judge_format: Annotated[str, Option(panel=_JUDGE_PANEL), OnlyWith("judge")] = "processbench"
     """Prompt of the judge and the way its critiques are read: `processbench`, `thinkprm`, or your
     own TOML file. Critiques that cannot be read are counted.
     """
-    votes: Annotated[int, Field(ge=1), Option(panel=_JUDGE_PANEL)] = 1
+    votes: Annotated[int, Field(ge=1), Option(panel=_JUDGE_PANEL), OnlyWith("judge")] = 1
     """Critiques per solution. A step label is the fraction of critiques without an error up to that
     step.
     """
-    consensus: Annotated[bool, Option(panel=_JUDGE_PANEL)] = False
+    consensus: Annotated[bool, Option(panel=_JUDGE_PANEL), OnlyWith("judge")] = False
     """Keep labels only where the judge's majority and the dataset's Monte-Carlo labels name the
     same first wrong step. In a tie, the vote that was sampled first counts. These labels are
     binary: each step is right or wrong.
     """
+    workers: Annotated[Workers, NotWith("judge")] = None
+    """Number of processes that grade continuations."""
     shard: Shard = None
     """Label one of N parts of the dataset; `fsdpo-data merge` joins the parts."""
 
@@ -298,14 +300,6 @@ class LabelOptions(FailureOptions, StageOptions, ContinuationOptions):
         if has_judge and self.search is not None:
             raise self.field_error(
                 "search", "a search needs `rollouts`; a `judge` names the first error itself."
-            )
-        if not has_judge and self.votes > 1:
-            raise self.field_error(
-                "votes", "votes need a `judge`. Name a judge, or remove `votes`."
-            )
-        if not has_judge and self.consensus:
-            raise self.field_error(
-                "consensus", "consensus needs a `judge`. Name a judge, or remove `consensus`."
             )
 
 

@@ -14,7 +14,7 @@ from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailurePolicy
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.job_shard import JobShard
-from fsdpo_data.core.options import Group, Option
+from fsdpo_data.core.options import Group, OnlyWith, Option
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import MAX_SEED, SamplingSpec
 from fsdpo_data.dataset.manifest import Manifest
@@ -143,7 +143,9 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
     """
     prm_format: PrmFormatName = None
     """PRM format of a published reward model: a name, or a TOML file."""
-    top: Annotated[int | None, Field(ge=1), Option(default_text=str(PairSpec().top))] = None
+    top: Annotated[
+        int | None, Field(ge=1), Option(default_text=str(PairSpec().top)), OnlyWith("prm")
+    ] = None
     """With `--prm`: best and worst solutions per problem that form pairs: 4 give up to 16 pairs."""
     split: Annotated[str, Option(panel=_SAMPLING_PANEL)] = "train"
     """Split of the problems."""
@@ -176,16 +178,18 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
         """Refuse options that contradict each other."""
         super().model_post_init(context)
         self.check_prm_options(self.prm, self.prm_format)
+        if self.limit is None and self.limit_seed and "embedded" not in self.problems:
+            raise self.field_error(
+                "limit_seed",
+                "only `limit` and the embedded problems read this option. Give `limit`, or leave "
+                "this option out.",
+            )
         sampler_options(self)  # checks the sizes against the engine
         searches = SamplerNames(are_searches=True)
         read_options = {name: [*BeamSpec.model_fields] for name in searches}
         check_read_options(self.beam, "sampler", [self.sampler], read_options)
         if self.is_search:
             self._check_search()
-        if self.top is not None and self.prm is None:
-            raise self.field_error(
-                "top", "pairs are chosen by step rewards. Give `prm` too, or remove `top`."
-            )
         if self.shard is not None and self.prm is not None and not self.is_search:
             raise self.field_error(
                 "prm",

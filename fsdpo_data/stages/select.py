@@ -19,7 +19,7 @@ from fsdpo_data.core.entities import Outcome
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.options import Option
+from fsdpo_data.core.options import NotWith, OnlyWith, Option
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.core.sampling import Seed
@@ -38,6 +38,7 @@ from fsdpo_data.dataset.stage_records import (
 from fsdpo_data.dataset.stage_registry import STAGES, Row, StageEntry
 from fsdpo_data.dataset.summary import format_mean
 from fsdpo_data.dataset.validate import explain_damage
+from fsdpo_data.engines.options import Resume
 from fsdpo_data.selection.expressions import parse_condition
 from fsdpo_data.selection.funnel import Funnel, RowStats, SelectionSize
 from fsdpo_data.selection.number_range import NumberRange, parse_range
@@ -105,6 +106,8 @@ class SelectOptions(StageOptions):
 
     out: Annotated[str | Path, Option(in_digest=False, default_text="", dataset="output")] = ""
     """Directory of the new dataset."""
+    resume: Annotated[Resume, NotWith("dry_run")] = False
+    """Continue the run in `out`."""
     dry_run: Annotated[bool, Option(in_digest=False)] = False
     """Print the statistics before and after, and write nothing."""
     pass_rate: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_PROBLEMS_PANEL)] = None
@@ -138,6 +141,7 @@ class SelectOptions(StageOptions):
     aggregate: Annotated[
         str | None,
         Option(choices=AGGREGATES, panel=_SOLUTIONS_PANEL, default_text="by reward model"),
+        OnlyWith("reward"),
     ] = None
     """Aggregate of the step rewards. The default is `mean`, and `last` for rewards of an outcome
     reward model.
@@ -152,9 +156,9 @@ class SelectOptions(StageOptions):
     """Only the first of several solutions of a problem with the same text."""
     per_problem: Annotated[int | None, Field(ge=1), Option(panel=_SAMPLE_PANEL)] = None
     """Most solutions of a problem, a random choice."""
-    stratify: Annotated[Literal["outcome", "answer", "none"], Option(panel=_SAMPLE_PANEL)] = (
-        "outcome"
-    )
+    stratify: Annotated[
+        Literal["outcome", "answer", "none"], Option(panel=_SAMPLE_PANEL), OnlyWith("per_problem")
+    ] = "outcome"
     """Balance of this choice. ``outcome`` takes as many correct as incorrect solutions, if the
     problem has them. `answer` takes as many solutions of each answer. `none` does not balance.
     """
@@ -164,9 +168,11 @@ class SelectOptions(StageOptions):
     """Name and fraction of a split by problem; may be given several times. Each split becomes the
     dataset OUT-NAME, and `out` gets all other problems.
     """
-    part: Annotated[str | None, Option(metavar="NAME", panel=_SAMPLE_PANEL)] = None
+    part: Annotated[str | None, Option(metavar="NAME", panel=_SAMPLE_PANEL), OnlyWith("split")] = (
+        None
+    )
     """Only this split, in the directory `out`; `train` is the rest."""
-    seed: Seed = 0
+    seed: Annotated[Seed, OnlyWith("per_problem", "sample", "split")] = 0
     """Seed of the random choices."""
 
     def model_post_init(self, context: Any, /) -> None:
@@ -181,17 +187,11 @@ class SelectOptions(StageOptions):
         for name in ("filter", "problem_filter"):
             if getattr(self, name) is not None:
                 parse_condition(getattr(self, name), f"{type(self).__name__}.{name}")
-        if self.aggregate is not None and self.reward is None:
-            raise self.field_error("aggregate", "only `reward` uses the aggregate. Give a range.")
-        if self.stratify != "outcome" and self.per_problem is None:
-            raise self.field_error("stratify", "only `per_problem` uses it. Give a number.")
         if self.sample is not None and self.sample >= 1 and self.sample != int(self.sample):
             raise self.field_error("sample", "expected a whole number, or a fraction below 1.")
-        names = [REST, *self.split_fractions()] if self.split else []
-        if self.part is not None and self.part not in names:
-            raise self.field_error(
-                "part", f"expected one of {', '.join(names) or 'the names in `split`'}."
-            )
+        names = [REST, *self.split_fractions()]
+        if self.split and self.part is not None and self.part not in names:
+            raise self.field_error("part", f"expected one of {', '.join(names)}.")
 
     def range_of(self, name: str) -> NumberRange | None:
         """Return the range of an option; None if it is not given."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fsdpo_bench.benchmark_run import prepare_run, run_benchmarks
@@ -136,6 +137,26 @@ def test_subjects_levels_and_metric_of_a_file_are_options_of_run(tmp_path: Path)
     ]
     rows = solutions(run_benchmarks(options), "samples")
     assert {row["outcome"] for samples in rows.values() for row in samples} == {"correct"}
+
+
+def test_a_field_that_no_row_has_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path / "my.jsonl", ROWS)
+    values: dict[str, Any] = {"model": "tiny", "task": (str(file),), "template": "problem"}
+    with pytest.raises(InputError) as refused:
+        prepare_run(RunOptions(**values, rows=RowOptions(level_field="grad", gold="extract")))
+    assert "level_field = 'grad': no row of my.jsonl has this field" in str(refused.value)
+    assert str(refused.value).endswith("Nearest: grade.")
+    with pytest.raises(InputError, match="subject_field = 'subject': no row"):
+        prepare_run(RunOptions(**values, rows=RowOptions(subject_field="subject", gold="extract")))
+
+
+def test_data_is_for_benchmarks_without_problems_of_their_own(tmp_path: Path) -> None:
+    rows = [{"question": "1 + 1?", "answer": "2"}]
+    file = written(tmp_path / "my.jsonl", rows)
+    data = written(tmp_path / "asdiv.jsonl", rows)
+    for tasks in ((str(file),), ("embedded",), (str(file), "embedded")):
+        with pytest.raises(InputError, match=r"data = .*asdiv.jsonl'\): a file as `task` contains"):
+            prepare_run(RunOptions(model="tiny", task=tasks, data=data))
 
 
 def test_options_of_rows_need_a_file_of_rows() -> None:

@@ -618,14 +618,16 @@ def test_protocols_that_contradict_each_other_are_refused(tmp_path: Path) -> Non
     one_class = write_first_errors(tmp_path / "one.json", "0.2", count=1)
     common = {"likelihood": "fake", "template": "problem", "processbench": [file]}
     for changes, message in (
-        ({"tune_on": file, "threshold": 0.5}, "`tune_on` and `threshold` exclude each other"),
-        ({"majority": True, "threshold": 0.5}, "`majority` and `threshold` exclude each other"),
+        ({"tune_on": file, "threshold": 0.5}, "tune_on = .*with `threshold`, nothing reads"),
+        ({"majority": True, "threshold": 0.5}, "threshold = 0.5: with `majority`"),
+        ({"majority": True, "tune_on": file}, "tune_on = .*with `majority`"),
+        ({"tune_fraction": 0.5, "tune_on": file}, "tune_fraction = 0.5: with `tune_on`"),
         ({"majority": True}, "`majority` is for judges"),
         ({"votes": 8}, "`votes` is for judges"),
         ({"tune_on": one_class}, "need solutions with and without an error"),
         (
-            {"tune_on": file, "processbench": [], "data": tmp_path},
-            "`tune_on` is for files of ProcessBench",
+            {"tune_on": file, "processbench": [], "data": tmp_path, "template": None},
+            "tune_on = .*only `processbench` reads this option",
         ),
     ):
         with pytest.raises(InputError, match=message):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from fsdpo_bench.benchmark_run import prepare_run
+from fsdpo_bench.cli.options import ReportOptions
 from fsdpo_bench.run_options import RunOptions, run_decoders
 
 from fsdpo_data.core.command_line import command_parameters, make_options
@@ -113,6 +114,23 @@ def test_recorded_samples_have_no_seed(options_class: Any) -> None:
     options_class(engine=replay, sampling=SamplingSpec(n=1, temperature=0.5, top_p=0.9))
     with pytest.raises(InputError, match="seed = 3: the engine replay does not read this option"):
         options_class(engine=replay, sampling=SamplingSpec(n=1, seed=3))
+
+
+@pytest.mark.parametrize(
+    "values", [{"problems": "p.jsonl"}, {"k": (4,)}, {"out": "page"}, {"seed": 1}], ids=str
+)
+def test_a_list_of_disagreements_reads_no_option_of_the_measurement(values: dict[str, Any]) -> None:
+    [name] = values
+    with pytest.raises(InputError, match=f"{name} = .*with `disagreements`, nothing reads"):
+        ReportOptions(data=("run",), disagreements=True, **values)
+    assert getattr(ReportOptions(data=("run",), **values), name)
+
+
+def test_only_a_printed_list_of_disagreements_has_a_length() -> None:
+    with pytest.raises(InputError, match="show = 3: only `disagreements` reads this option"):
+        ReportOptions(data=("run",), show=3)
+    with pytest.raises(InputError, match="show = 3: with `as_json`, nothing reads this option"):
+        ReportOptions(data=("run",), show=3, disagreements=True, as_json=True)
 
 
 def test_beam_search_needs_an_engine_that_continues_texts() -> None:

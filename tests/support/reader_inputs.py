@@ -103,8 +103,7 @@ def step_label_file(name: str) -> str:
 def make_data_inputs(folder: Path) -> None:
     """Make datasets, rows, runs and definitions; no model is loaded."""
     shutil.copytree(FROZEN, folder / "pairs")
-    _make_problems(folder)
-    _make_responses(folder)
+    make_rows(folder)
     _make_step_labels(folder)
     _make_runs(folder)
     benchmark = BENCHMARK.replace("PROBLEMS", str(folder / "problems.jsonl"))
@@ -112,6 +111,12 @@ def make_data_inputs(folder: Path) -> None:
     (folder / "recipe.toml").write_text(RECIPE)
     (folder / "format.toml").write_text(PRM_FORMAT)
     shutil.copyfile(shipped_path("recipes/embedded.toml"), folder / "embedded.toml")
+
+
+def make_rows(folder: Path) -> None:
+    """Write problems and recorded responses in every format."""
+    _make_problems(folder)
+    _make_responses(folder)
 
 
 def _make_problems(folder: Path) -> None:
@@ -204,7 +209,7 @@ def make_model_inputs(folder: Path) -> None:
     model_config["quantization_config"] = QUANTIZATION
     (quantized / "config.json").write_text(json.dumps(model_config))
     save_random_prm(folder / "prm", policy)
-    _make_prm_benchmarks(folder)
+    make_prm_benchmarks(folder)
     for method, name in (("sft", "trl-sft"), ("prm", "trl-stepwise")):
         rows = folder / "training-rows" / name
         run_command(f"fsdpo_data export {folder}/pairs --to {name} --out {rows}")
@@ -214,7 +219,7 @@ def make_model_inputs(folder: Path) -> None:
         _make_interrupted_training(method, folder)
 
 
-def _make_prm_benchmarks(folder: Path) -> None:
+def make_prm_benchmarks(folder: Path) -> None:
     """Write files in the formats of ProcessBench and PRMBench."""
     steps = ["Step 1: 20 + 22 = 42.", "Step 2: So it is 42."]
     processbench = [

@@ -21,6 +21,7 @@ from fsdpo_bench.tasks.table import all_tasks, builtin_tasks, get_task
 from fsdpo_data.cli.console import new_app, print_next_command, run_app
 from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.cli.options import command
+from fsdpo_data.core.command_line import given_values
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import LazyModule
 from fsdpo_data.core.progress import progress as show_progress
@@ -131,8 +132,13 @@ def _report(options: cli_options.ReportOptions, url: str | Path | None = None) -
             warn=_warn,
             progress=progress,
         )
-    print_reports(reports, as_json=options.as_json)
     folder = reports[0].folder
+    if folder is None and "megabytes" in given_values(options):
+        raise options.field_error(
+            "megabytes",
+            "only the page of a report reads this option. Give `out`, or leave this option out.",
+        )
+    print_reports(reports, as_json=options.as_json)
     if folder is not None and not options.as_json:
         typer.echo()
         if url is None:

@@ -8,12 +8,14 @@ from pydantic import Field
 
 from fsdpo_bench.metrics.compare import ComparisonOptions
 from fsdpo_bench.report.comparison_table import DIFF_COLUMNS
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import NotWith, OnlyWith, Option, Options
 from fsdpo_data.core.sampling import Seed
 from fsdpo_data.stages.merge import MergeOptions
 
 _POSITIONAL = Option(positional=True)
 _JSON = Option(flags=["--json"], in_digest=False)
+#: For options of the measurement, which the list of disagreements does not need.
+_MEASUREMENT = NotWith("disagreements")
 
 
 class FetchOptions(Options):
@@ -85,31 +87,38 @@ class ReportOptions(Options):
     k: Annotated[
         Sequence[Annotated[int, Field(ge=1)]],
         Option(default_text="those of a run, or powers of 2 and all"),
+        _MEASUREMENT,
     ] = ()
     """Number of samples N to choose from; may be repeated."""
-    aggregate: Annotated[Sequence[str], Option(default_text="those of a run, or all")] = ()
+    aggregate: Annotated[
+        Sequence[str], Option(default_text="those of a run, or all"), _MEASUREMENT
+    ] = ()
     """Function that turns the step rewards of a sample into one number; may be repeated."""
     likelihood: Annotated[
-        Sequence[str], Option(default_text="no choice by likelihood", metavar="MODEL")
+        Sequence[str],
+        Option(default_text="no choice by likelihood", metavar="MODEL"),
+        _MEASUREMENT,
     ] = ()
     """The model that wrote the samples, for the choice of the most likely sample; one for each set
     of samples.
     """
-    gamma: Annotated[Sequence[Annotated[float, Field(gt=0)]], Option(default_text="no pairs")] = ()
+    gamma: Annotated[
+        Sequence[Annotated[float, Field(gt=0)]], Option(default_text="no pairs"), _MEASUREMENT
+    ] = ()
     """Also compare the step weights of pairs at this γ; may be repeated."""
-    problems: Path | None = None
+    problems: Annotated[Path | None, _MEASUREMENT] = None
     """File of problems; only these problems count, by their questions."""
-    subsets: Annotated[int, Field(ge=1)] = 320
+    subsets: Annotated[int, Field(ge=1), _MEASUREMENT] = 320
     """Number of random subsets for votes. Fewer subsets are all taken."""
-    seed: Seed = 0
+    seed: Annotated[Seed, _MEASUREMENT] = 0
     """Seed of the random subsets."""
     disagreements: bool = False
     """Print where recorded verdicts of an import differ from ours."""
-    show: Annotated[int, Field(ge=0)] = 10
+    show: Annotated[int, Field(ge=0), OnlyWith("disagreements"), NotWith("as_json")] = 10
     """Number of disagreements to print."""
-    out: Path | None = None
+    out: Annotated[Path | None, _MEASUREMENT] = None
     """Folder for the results and the page."""
-    megabytes: Annotated[float, Field(ge=0.1)] = 16
+    megabytes: Annotated[float, Field(ge=0.1), _MEASUREMENT] = 16
     """Megabytes of text (problems and solutions) in report.html."""
     as_json: Annotated[bool, _JSON] = False
     """Print JSON instead of tables."""
@@ -138,10 +147,12 @@ class MeasurementDiffOptions(ComparisonOptions):
     """The first run or dataset, A: a directory or URL."""
     b: Annotated[str | Path, Option(positional=True, dataset="input")]
     """The second run or dataset, B: a directory or URL. Differences are B minus A."""
-    show: Annotated[int, Field(ge=0)] = 10
+    show: Annotated[int, Field(ge=0), NotWith("as_json")] = 10
     """Number of changed problems to print."""
     columns: Annotated[
-        Sequence[str], Option(names_in_value=DIFF_COLUMNS, default_text="all that fit")
+        Sequence[str],
+        Option(names_in_value=DIFF_COLUMNS, default_text="all that fit"),
+        NotWith("as_json"),
     ] = ()
     """Columns of the table, with commas."""
     html: Path | None = None
@@ -194,18 +205,18 @@ class RecipeOptions(Options):
     """Name of a recipe, or a TOML file of your own. `paper` stands for all tables and figures of
     the paper of Full-Step-DPO (arXiv 2502.14356). Without a name, all recipes are listed.
     """
-    row: Sequence[str] = ()
+    row: Annotated[Sequence[str], OnlyWith("name")] = ()
     """Run only this recipe of the file. Repeatable."""
-    stage: Sequence[str] = ()
+    stage: Annotated[Sequence[str], OnlyWith("name")] = ()
     """Run only this stage. Repeatable."""
-    set: Sequence[str] = ()
+    set: Annotated[Sequence[str], OnlyWith("name")] = ()
     """NAME=VALUE, in place of a value in the file of the recipe, such as seed=1; may be repeated.
     """
-    dry_run: bool = False
+    dry_run: Annotated[bool, OnlyWith("name"), NotWith("as_json")] = False
     """Print the commands and their measured cost without running the stages."""
-    smoke: bool = False
+    smoke: Annotated[bool, OnlyWith("name")] = False
     """Run all stages with tiny models and few problems, to find errors before a long run."""
-    results: bool = False
+    results: Annotated[bool, OnlyWith("name"), NotWith("dry_run", "as_json")] = False
     """Print the published numbers next to those of finished stages without running any."""
-    as_json: Annotated[bool, _JSON] = False
+    as_json: Annotated[bool, _JSON, OnlyWith("name")] = False
     """Print the plan as JSON without running the stages."""

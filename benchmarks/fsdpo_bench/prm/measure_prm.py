@@ -28,8 +28,9 @@ from fsdpo_bench.prm.processbench import (
     read_first_error_rows,
     score_examples,
 )
+from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import NotWith, OnlyWith, Option, Options
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.chat_prompts import PromptRenderer
 from fsdpo_data.dataset.manifest import read_manifest
@@ -48,6 +49,12 @@ from fsdpo_data.stages.score import scorer_prompt_renderer, warn_about_template
 #: Number of solutions per call of the scorer: enough for batches of similar lengths, and few enough
 #: for frequent progress.
 CHUNK_SOLUTIONS = 512
+#: Options that the likelihood of a policy does not need.
+_PRM_OPTIONS = (
+    *("prm_format", "reference", "beta", "votes", "majority"),
+    *("engine", "engine_arg", "actors", "gpus_per_actor"),
+    *("base_url", "concurrency", "timeout", "idle_timeout"),
+)
 _DEFAULT_THRESHOLD = 0.5  #: Threshold for PRMBench, and for rewards that are 0 or 1.
 
 
@@ -83,7 +90,9 @@ class PrmOptions(Options):
     likelihood: str | None = None
     """Instead of `prm`: a policy; the reward of a step is its probability."""
     k: Annotated[
-        Sequence[Annotated[int, Field(ge=1)]], Option(default_text="powers of 2 up to 64")
+        Sequence[Annotated[int, Field(ge=1)]],
+        Option(default_text="powers of 2 up to 64"),
+        OnlyWith("data"),
     ] = ()
     """Number of solutions N to choose from, for best-of-N; may be repeated. Problems with fewer
     solutions than the largest N are left out at every N, and counted.
@@ -92,31 +101,50 @@ class PrmOptions(Options):
     """File of ProcessBench; may be repeated."""
     prmbench: Sequence[Path] = ()
     """File of PRMBench; may be repeated."""
-    template: str | None = None
+    template: Annotated[str | None, OnlyWith("processbench", "prmbench")] = None
     """Prompt template of the reward model's training data, for ProcessBench and PRMBench. The
     default is the one that `fsdpo-train` recorded next to the model. A model with a PRM format has
     its own prompt.
     """
-    tune_fraction: Annotated[float, Field(ge=0.01, le=0.9)] = 0.2
+    tune_fraction: Annotated[
+        float,
+        Field(ge=0.01, le=0.9),
+        OnlyWith("processbench"),
+        NotWith("threshold", "tune_on", "majority"),
+    ] = 0.2
     """Fraction of the rows of each ProcessBench file that sets the threshold, without `threshold`,
     `tune_on` or `majority`; the other rows count.
     """
-    tune_on: Path | None = None
+    tune_on: Annotated[Path | None, OnlyWith("processbench"), NotWith("threshold", "majority")] = (
+        None
+    )
     """File of ProcessBench whose rows set the threshold for all other files. The paper of
     ProcessBench takes GSM8K.
     """
-    threshold: Annotated[float | None, Option(default_text="0.5 for PRMBench")] = None
+    threshold: Annotated[
+        float | None,
+        Option(default_text="0.5 for PRMBench"),
+        OnlyWith("processbench", "prmbench"),
+        NotWith("majority"),
+    ] = None
     """Fixed threshold; all rows count. Steps with a reward below it are wrong. Use 0 for the PRM
     format `pure`.
     """
-    majority: bool = False
+    majority: Annotated[bool, OnlyWith("processbench")] = False
     """For judges: the majority of the critiques decides, as in ProcessBench's script."""
     votes: Annotated[int | None, Field(ge=1), Option(default_text="as in the PRM format")] = None
     """For judges: number of critiques per solution."""
-    engine: ScorerOptions = ScorerOptions()
+    engine: Annotated[ScorerOptions, OnlyWith("prm", "likelihood")] = ScorerOptions()
     """Engine that runs the reward model."""
     as_json: Annotated[bool, Option(flags=["--json"])] = False
     """Print JSON instead of a table."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options of a reward model for a policy."""
+        super().model_post_init(context)
+        if self.likelihood is not None:
+            read_options = {"`prm`": _PRM_OPTIONS, "`likelihood`": ()}
+            check_read_options(self, "model of", ["`likelihood`"], read_options)
 
 
 @dataclass(slots=True)
@@ -139,7 +167,6 @@ def measure_prm(options: PrmOptions, progress: Progress) -> PrmMeasurements:
         InputError: if there is nothing to measure, or a file cannot be used.
         UnavailableError: if the model cannot run on this machine.
     """
-    _check_protocol(options)
     prm = _resolve_model(options)
     template = _find_template(options, prm)
     examples_by_name = _read_processbench(options.processbench)
@@ -226,19 +253,6 @@ def _measure_processbench(
     return all_scores
 
 
-def _check_protocol(options: PrmOptions) -> None:
-    """Raise an InputError if two protocols for ProcessBench contradict each other."""
-    protocols = {"tune_on": options.tune_on is not None, "majority": options.majority}
-    # With files of PRMBench, the threshold may be for them alone.
-    if not options.prmbench:
-        protocols["threshold"] = options.threshold is not None
-    names = [f"`{name}`" for name, is_given in protocols.items() if is_given]
-    if len(names) > 1:
-        raise InputError(f"{' and '.join(names)} exclude each other. Give one of them.")
-    if names and names != ["`threshold`"] and not options.processbench:
-        raise InputError(f"{names[0]} is for files of ProcessBench. Give `processbench`.")
-
-
 def _read_tuning_file(file: Path) -> list[FirstErrorExample]:
     """Read the rows that choose the threshold."""
     examples = read_first_error_rows(file)
@@ -307,11 +321,16 @@ def _find_template(options: PrmOptions, prm: ResolvedWeights | None) -> Template
     Raises:
         InputError: if a benchmark needs a template, and the model's own is not known.
     """
+    has_own_prompt = isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt
     if options.template is not None:
+        if has_own_prompt:
+            raise options.field_error(
+                "template",
+                "the PRM format of the model has its own prompt. Leave this option out.",
+            )
         if prm is None:
             return get_template(options.template)
         return get_template(options.template, prm.path, revision=prm.commit)
-    has_own_prompt = isinstance(prm, PublishedPrm) and prm.prm_format.has_own_prompt
     if has_own_prompt or not (options.processbench or options.prmbench):
         return None
     template = find_trained_template(_resolve_reader(options, prm))

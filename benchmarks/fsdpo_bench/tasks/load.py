@@ -8,7 +8,7 @@ from typing import Self
 from fsdpo_bench.tasks.fetch import fetch_file
 from fsdpo_bench.tasks.table import RESERVED_METADATA, Fields, Task
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.identity import SourceRef, file_sha256
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, data_files, data_suffix
@@ -80,6 +80,8 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
             f"{ref.name}: {len(problems)} problems, expected the {task.count} of {task.title}. "
             "Give the complete benchmark; `limit` selects a part of it."
         )
+    if task.plain_rows is not None:
+        _check_named_groups(task, problems, ref.name)
     ids = [problem.id for problem in problems]
     digest = problems_digest(ids)
     warnings = []
@@ -108,6 +110,20 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
         digest=digest,
         warnings=warnings,
     )
+
+
+def _check_named_groups(task: Task, problems: Sequence[Problem], location: str) -> None:
+    """Raise an InputError if no row has a field that an option such as ``level_field`` names."""
+    names = list(dict.fromkeys(name for problem in problems for name in problem.metadata))
+    for group, fields in task.groups.items():
+        for field_name in fields:
+            if field_name not in names:
+                raise InputError(
+                    f"no row of {location} has this field next to question and gold; the others "
+                    f"are {', '.join(names) or 'none'}.{suggest_names(field_name, names)}",
+                    field=f"{group}_field",
+                    value=field_name,
+                )
 
 
 def read_problems(task: Task, records: Iterable[SourceRow], location: str) -> list[Problem]:

@@ -38,17 +38,20 @@ class RowOptions(RowReading):
         """
         if self.metric is not None:
             tasks = [replace(task, metric=self.metric) for task in tasks]
-        has_own_rows = any(task.plain_rows is not None for task in tasks)
+        if not any(task.plain_rows is not None for task in tasks):
+            self._check_defaults()
+        return [task if task.plain_rows is None else self._change_rows(task) for task in tasks]
+
+    def _check_defaults(self) -> None:
+        """Raise an InputError if an option is set that only a file of rows reads."""
         for name, value in self:
-            default = type(self).model_fields[name].default
-            if name != "metric" and value != default and not has_own_rows:
+            if name != "metric" and value != type(self).model_fields[name].default:
                 raise InputError(
                     "the option needs a file of your own rows as `task`. Remove the option, or "
                     "write it into the TOML file of the benchmark.",
                     field=name,
                     value=value,
                 )
-        return [task if task.plain_rows is None else self._change_rows(task) for task in tasks]
 
     def _change_rows(self, task: Task) -> Task:
         """Return a benchmark in a file of rows with the named fields."""

@@ -87,6 +87,11 @@ class Task(TaskDescription):
     #: Groups of problems in reports: the possible field names, by name of the group.
     groups: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
+    @property
+    def has_own_problems(self) -> bool:
+        """Whether the problems do not come from a data directory: a file of its own, or a hook."""
+        return self.data is not None or self.make is not None
+
     def format_question(self, text: str) -> str:
         """Return the question without ``remove_text``, and with the hint."""
         for unwanted in self.remove_text:

@@ -18,7 +18,7 @@ from fsdpo_data.cli.stage_commands import CREATE_PANEL, run_stage
 from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.options import Option
+from fsdpo_data.core.options import NotWith, Option
 from fsdpo_data.core.row_files import data_suffix
 from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.dataset.stage_registry import STAGES
@@ -28,12 +28,15 @@ from fsdpo_data.stages.grade import GradeOptions, GradingOptions
 
 #: Options that only some kinds of input read.
 _READ_OPTIONS: Mapping[str, Sequence[str]] = {
-    "dataset": ["resume"],
+    "dataset": ["grade_thinking", "workers", "out", "resume"],
     "file": [
         "question_field",
         "gold_field",
         "response_field",
         "gold",
+        "grade_thinking",
+        "workers",
+        "out",
         "series",
         "show",
         "as_json",
@@ -89,7 +92,7 @@ class GradeCommandOptions(GradingOptions, ResponseReading):
     """
     resume: Resume = False
     """Continue the run in `out`."""
-    show: Annotated[int, Field(ge=0), Option(in_digest=False)] = 10
+    show: Annotated[int, Field(ge=0), Option(in_digest=False), NotWith("as_json")] = 10
     """For a file: number of printed responses whose verdict differs from the recorded one."""
     as_json: Annotated[bool, Option(flags=["--json"], in_digest=False)] = False
     """For a file: print JSON instead of a table."""

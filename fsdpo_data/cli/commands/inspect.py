@@ -17,10 +17,11 @@ from fsdpo_data.cli.commands import app
 from fsdpo_data.cli.console import print_next_command
 from fsdpo_data.cli.options import DatasetOptions, command
 from fsdpo_data.cli.printing import print_columns, print_problem, print_summary
+from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.entities import Outcome
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import NotWith, Option, Options
 from fsdpo_data.core.sampling import Seed
 from fsdpo_data.dataset.diff import option_changes
 from fsdpo_data.dataset.step_labels import find_label_kind
@@ -81,20 +82,27 @@ class InspectOptions(DatasetOptions):
 
     columns: bool = False
     """Print the columns with type, version, number of nulls and description, and no problems."""
-    count: Annotated[int, Field(ge=0)] = 2
+    count: Annotated[int, Field(ge=0), NotWith("columns")] = 2
     """Number of problems, a random choice. `view` shows them all on a page."""
-    samples: Annotated[int, Field(ge=1)] = 3
+    samples: Annotated[int, Field(ge=1), NotWith("columns")] = 3
     """Number of solutions, and of pairs, per problem."""
-    problem: Annotated[str | None, Option(metavar="ID")] = None
+    problem: Annotated[str | None, Option(metavar="ID"), NotWith("columns")] = None
     """Only the problem whose id starts with this text."""
-    outcome: Outcome | None = None
+    outcome: Annotated[Outcome | None, NotWith("columns")] = None
     """Only solutions with this outcome."""
-    gamma: Annotated[float, Field(ge=0)] = DEFAULT_GAMMA
+    gamma: Annotated[float, Field(ge=0), NotWith("columns")] = DEFAULT_GAMMA
     """Inverse temperature γ of the step weights α that the step-wise loss would use. Correct
     solutions get the weights of chosen solutions, and others the weights of rejected solutions.
     """
-    seed: Seed = 0
+    seed: Annotated[Seed, NotWith("columns", "problem")] = 0
     """Seed of the random choice of problems."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse options of problems without a problem."""
+        super().model_post_init(context)
+        if self.count == 0:
+            names = ["samples", "problem", "outcome", "gamma", "seed"]
+            check_read_options(self, "count", ["0"], {"1 or more": names})
 
 
 @command(app, InspectOptions, panel="Inspect")

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from fsdpo_data.core.command_line import command_parameters, make_options, parse_fields
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import NotWith, OnlyWith, Option, Options
 
 
 class OvenSpec(Options):
@@ -48,6 +48,55 @@ class BakeOptions(Options):
     """The oven."""
     hidden_oven: Annotated[OvenSpec, Option(has_flag=False)] = OvenSpec()
     """Another oven."""
+
+
+class PicnicOptions(Options):
+    """Have a picnic."""
+
+    basket: bool = False
+    """Take a basket."""
+    blanket: bool = False
+    """Take a blanket."""
+    count: Annotated[int, OnlyWith("basket", "blanket"), NotWith("rain")] = 2
+    """Number of cakes."""
+    rain: bool = False
+    """It rains."""
+    oven: Annotated[OvenSpec, OnlyWith("rain")] = OvenSpec(degrees=200.0)
+    """The oven at home."""
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (
+            {"count": 3},
+            "PicnicOptions.count = 3: only `basket` or `blanket` reads this option. Give `basket` "
+            "or `blanket`, or leave this option out.",
+        ),
+        (
+            {"count": 3, "basket": True, "rain": True},
+            "PicnicOptions.count = 3: with `rain`, nothing reads this option. Leave one of them "
+            "out.",
+        ),
+        (
+            {"oven": OvenSpec(degrees=200.0, kind="electric")},
+            "PicnicOptions.oven.kind = 'electric': only `rain` reads this option. Give `rain`, or "
+            "leave this option out.",
+        ),
+    ],
+)
+def test_an_option_that_a_call_does_not_read_is_refused(
+    values: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        PicnicOptions(**values)
+    assert str(refused.value) == message
+
+
+def test_an_option_that_a_call_reads_or_that_has_its_default_is_accepted() -> None:
+    options = PicnicOptions(count=3, blanket=True)
+    assert options.replace(count=2, rain=True, oven=OvenSpec(degrees=100.0)).rain
+    assert PicnicOptions(count=2, oven=OvenSpec(degrees=200.0)).count == 2
 
 
 def test_python_values_are_strict_and_texts_are_converted() -> None:

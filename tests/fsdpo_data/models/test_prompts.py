@@ -267,7 +267,9 @@ def test_keyword_arguments_reach_the_chat_template(tmp_path: Path) -> None:
     assert template.ref.chat_arguments == {"thinks": False}
     with pytest.raises(InputError, match="is not a chat template"):
         get_template("problem").with_chat_arguments({"thinks": False})
-    with pytest.raises(InputError, match="'think': the chat template of the tokenizer does not read") as caught:
+    with pytest.raises(
+        InputError, match="'think': the chat template of the tokenizer does not read"
+    ) as caught:
         plain.with_chat_arguments({"think": False})
     assert caught.value.field == "template_arg"
 
