@@ -40,6 +40,8 @@ from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 #: called answers with other names than the gold incorrect, and preferred a box to a later "the
 #: answer is".
 GRADER_NAME = "math@6"
+#: The statuses that count for an answer with several golds, the first one most.
+_DECIDING_STATUSES = ("correct", "undecided", "timed_out")
 ReadGold = Callable[[str], ParsedAnswer]  #: Reads a gold, each text once.
 #: ``Verdict.rule`` of responses whose thinking does not end, and that therefore have no answer.
 UNCLOSED_THINKING_RULE = "unclosed-thinking"
@@ -181,21 +183,32 @@ def _grade_answer(request: GradingRequest, read_gold: ReadGold, tolerance: float
         is_truncated = True
     elif is_truncated and is_reconsidered(response):
         response = ""  # A doubt that is cut off leaves no answer.
-    verdict = grade_response(
-        read_gold(request.gold), response, tolerance, is_truncated=is_truncated
-    )
+    verdicts = []
+    for gold in (request.gold, *request.alternative_golds):
+        try:
+            verdict = grade_response(
+                read_gold(gold), response, tolerance, is_truncated=is_truncated
+            )
+        except Exception as error:  # the other golds may still be read
+            verdict = failed_verdict(error)
+        verdicts.append(verdict)
+    verdict = _best_verdict(verdicts)
     is_unclosed = thinking.closed is False and not request.grade_thinking
     if is_unclosed and verdict.status == "no_answer":
         return verdict._replace(rule=UNCLOSED_THINKING_RULE)
-    for gold in request.alternative_golds:
-        # A wrong response keeps the verdict on the main gold answer.
-        alternative = grade_response(
-            read_gold(gold), response, tolerance, is_truncated=is_truncated
-        )
-        is_better = verdict.status == "incorrect" and alternative.status == "undecided"
-        if alternative.status == "correct" or is_better:
-            verdict = alternative
     return verdict
+
+
+def _best_verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict on the main gold, which comes first, unless another one counts more.
+
+    An answer is correct if it matches one gold, and incorrect only if it differs from all of them.
+    """
+    for status in _DECIDING_STATUSES:
+        for verdict in verdicts:
+            if verdict.status == status:
+                return verdict
+    return verdicts[0]
 
 
 def _compare_alternatives(

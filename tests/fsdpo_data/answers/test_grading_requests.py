@@ -7,6 +7,7 @@ from verdicts import grade_requests
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.grader import UNCLOSED_THINKING_RULE, MathGrader
+from fsdpo_data.answers.parsing.read import ParsedAnswer, read_answer
 from fsdpo_data.answers.thinking import ThinkingSpan
 
 
@@ -43,6 +44,23 @@ def test_any_of_several_golds_is_enough() -> None:
     assert grade(request).status == "correct"
     wrong = grade(request._replace(response=r"\boxed{7}"))
     assert (wrong.status, wrong.gold_form) == ("incorrect", "4")
+
+
+@pytest.mark.parametrize(
+    ("alternative", "status"), [("5", "correct"), ("6", "undecided"), ("raise", "undecided")]
+)
+def test_a_gold_that_raises_an_exception_hides_no_other(
+    alternative: str, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_gold(text: str) -> ParsedAnswer:
+        if text == "raise":
+            raise ZeroDivisionError("no rule foresees this")
+        return read_answer(text)
+
+    monkeypatch.setattr("fsdpo_data.answers.grader.read_answer", read_gold)
+    for golds in (["raise", alternative], [alternative, "raise"]):
+        request = GradingRequest(golds[0], r"\boxed{5}", alternative_golds=golds[1:])
+        assert grade(request).status == status
 
 
 def test_only_the_text_after_the_thinking_is_graded() -> None:
