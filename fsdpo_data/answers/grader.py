@@ -11,6 +11,7 @@ from fsdpo_data.answers.comparison.equivalence import (
     is_words,
 )
 from fsdpo_data.answers.extraction import unmarked
+from fsdpo_data.answers.extraction.attachments import find_exclamation
 from fsdpo_data.answers.extraction.boxes import find_boxes
 from fsdpo_data.answers.extraction.extract import (
     ExtractedAnswer,
@@ -28,7 +29,7 @@ from fsdpo_data.answers.lexicon.units import find_unit
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.lexicon.words import find_dates
 from fsdpo_data.answers.parsing.clean import clean
-from fsdpo_data.answers.parsing.compose import add_factorial, add_name, add_unit
+from fsdpo_data.answers.parsing.compose import add_name, add_unit
 from fsdpo_data.answers.parsing.prose import plain_text, unwrap_text
 from fsdpo_data.answers.parsing.read import ParsedAnswer, read_answer
 from fsdpo_data.answers.thinking import has_unclosed_tag
@@ -102,15 +103,58 @@ def grade_response(
         return Verdict("no_answer", None, "cut-off")
     if extracted.answer is None:
         return Verdict("no_answer", None, extracted.rule)
+    if "!" in response and not extracted.rule.startswith("boxed"):
+        return _grade_exclamation(gold, extracted, response, tolerance)
+    return _grade_extracted(gold, extracted, response, tolerance)
+
+
+def _grade_exclamation(
+    gold: ParsedAnswer, extracted: ExtractedAnswer, response: str, tolerance: float | None
+) -> Verdict:
+    """Grade an answer that may have a "!" after it, which may be a factorial.
+
+    "The answer is 5!" may state 120, or 5 with joy. So it is undecided for both.
+    """
+    answer = extracted.answer or ""
+    value = (extracted.statement_value if is_words(answer) else None) or answer
+    exclamation = find_exclamation(value, response)
+    if exclamation is None:
+        return _grade_extracted(gold, extracted, response, tolerance)
+    plain, *factorials = [
+        reading
+        for reading in exclamation.readings
+        if reading == exclamation.readings[0]
+        or isinstance(read_answer(reading).value, tree.Relation)
+        or tree.is_node(read_answer(reading).value)
+    ]
+    readings = factorials[-1:] if factorials and exclamation.is_factorial else [plain, *factorials]
+    verdicts = [
+        _grade_extracted(gold, extracted._replace(answer=reading), response, tolerance)
+        for reading in readings
+    ]
+    verdict = _best_verdict(verdicts)
+    if verdict.status == "correct" and any(other.status != "correct" for other in verdicts):
+        rule = f"{extracted.rule}/exclamation"
+        verdict = verdict._replace(
+            status="undecided", rule=rule, unread=f"the answer: “{readings[-1]}”"
+        )
+    return verdict._replace(answer=answer) if len(readings) > 1 else verdict
+
+
+def _grade_extracted(
+    gold: ParsedAnswer, extracted: ExtractedAnswer, response: str, tolerance: float | None
+) -> Verdict:
+    """Grade the answer that was extracted from a response."""
+    answer = extracted.answer or ""
     is_marked = extracted.marked_answer is not None
-    verdict = compare_answers(gold, extracted.answer, tolerance, is_marked=is_marked)
+    verdict = compare_answers(gold, answer, tolerance, is_marked=is_marked)
     if verdict.status == "incorrect" and extracted.rule == "last-maths":
         # A chain of equalities at the end of a response counts by its last side.
-        marked = compare_answers(gold, extracted.answer, tolerance)
+        marked = compare_answers(gold, answer, tolerance)
         verdict = marked if marked.status == "correct" else verdict
     if verdict.status == "correct" and extracted.rule in ("last-number", "last-maths"):
         # A unit after the number, or a name before it, may contradict the gold.
-        number = read_answer(extracted.answer)
+        number = read_answer(answer)
         quantity = _with_unit(gold, number, extracted.sentence)
         equation = _with_name(gold, quantity, extracted.sentence)
         if equation is not number:
@@ -124,7 +168,7 @@ def grade_response(
         )
     return Verdict(
         status=verdict.status,
-        answer=extracted.answer,
+        answer=answer,
         rule=f"{extracted.rule}/{verdict.rule}",
         gold_form=verdict.gold_form,
         answer_form=verdict.answer_form,
@@ -274,8 +318,6 @@ def _alternative_readings(
         yield read_answer(word)
     if isinstance(gold.value, _COMPOUND_TYPES):
         yield from map(read_answer, _compound_answers(gold, extracted, response))
-    if response.rstrip(" *$\n").endswith(f"{answer}!"):
-        yield add_factorial(number)  # "So there are 26!" may mean the factorial
 
 
 def _compound_answers(

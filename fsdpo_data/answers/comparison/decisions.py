@@ -4,12 +4,14 @@ An answer that was not read is not a wrong answer. It stays undecided if a fair 
 find it equal to the gold.
 """
 
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import permutations
 from typing import NamedTuple
 
 from fsdpo_data.answers import VerdictStatus, tree
+from fsdpo_data.answers.comparison.exact_values import integer_value
 from fsdpo_data.answers.comparison.relations import (
     assignments_by_name,
     is_function_name,
@@ -46,6 +48,8 @@ _COMPOUND_TYPES = (
 _UNIT_POWERS = (2, 3, 4, 6, 7, 9, 12, 15)
 _CURRENCY_POWERS = (2,)  #: Powers of ten between a currency and its coins.
 _MAX_RENAMED = 2  #: Most symbols that may have other names on the other side.
+#: A name directly before an argument in brackets, such as ``\\operatorname{Re}(3+2i)``.
+_CALL = re.compile(r"(?s)\\?(?:[A-Za-z]{1,8}|[a-z]{4,12}\{[A-Za-z]{1,8}\})[(\[].{1,80}[)\]]")
 #: Steps that drop no content of a text.
 _LOSSLESS_STEPS = frozenset(("unwrapped", "label", "conclusion"))
 
@@ -108,7 +112,7 @@ def decide_by_readings(
     natural = [with_natural_logarithms(side.value) for side in (gold, answer)]
     if natural != [gold.value, answer.value] and comparer.is_equal(*natural):
         return Decision("undecided", "names", "the base of log")
-    if unclear := _unclear_names(gold.value, answer.value):
+    if unclear := _unclear_names(gold.value, answer.value) or _unread_call(gold, answer):
         return Decision("undecided", "names", unclear)
     if _states_no_part(gold, answer, comparer):
         return Decision("incorrect", rule)
@@ -146,14 +150,32 @@ def _unclear_names(gold: Value, answer: Value) -> str:
     return ""
 
 
+def _unread_call(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
+    """Return a side that is a call of a function, "B(2,3)", if the other side is one value."""
+    for name, side, other in (("gold", gold, answer), ("answer", answer, gold)):
+        is_call = isinstance(side.value, Words) and _CALL.fullmatch(side.cleaned)
+        if is_call and tree.is_node(other.value):
+            return f"the {name}: “{side.plain}”"
+    return ""
+
+
 def _unknown_functions(value: Value) -> frozenset[str]:
     """Return what a constant contains and the grader does not evaluate: functions and dots."""
     if not tree.is_node(value):
         return frozenset()
-    calls = [part.name for part in tree.walk(value) if isinstance(part, tree.Call)]
-    functions = {f"the function {name}" for name in calls if is_function_name(name)}
+    calls = [part for part in tree.walk(value) if isinstance(part, tree.Call)]
+    functions = {
+        f"the function {call.name}"
+        for call in calls
+        if is_function_name(call.name) or _is_unclear_remainder(call)
+    }
     dots = {"its dots"} if "ldots" in free_symbols(value) else set()
     return frozenset(functions | dots)
+
+
+def _is_unclear_remainder(call: tree.Call) -> bool:
+    """Whether a call is the remainder of a number that is not an integer: 1/3 mod 7 may be 5."""
+    return call.name == "mod" and not free_symbols(call) and integer_value(call) is None
 
 
 def _find_renamed(

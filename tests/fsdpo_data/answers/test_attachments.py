@@ -143,12 +143,71 @@ def test_a_factorial_in_a_sentence_is_read(form: str) -> None:
     assert status("5", form.format("5!")) != "correct"
 
 
-def test_the_end_of_a_tag_is_no_exclamation() -> None:
-    assert status("120", "<answer>5!</answer>") == "correct"
-    assert status("5", "<answer>5!</answer>") != "correct"
-    assert status("n!", "<answer>n!</answer>") == "correct"
-    assert status("Tom", "<answer>Tom!</answer>") == "correct"
-    assert status("5", "It is 5!!") == "correct"
+@pytest.mark.parametrize(
+    "response",
+    [
+        "The answer is {}",
+        "The answer is {} Great!",
+        "So there are {}",
+        "Final Answer: {}",
+        "Answer: **{}**",
+        "#### {}",
+        "답: {}",
+        "It is x = {}",
+    ],
+)
+def test_a_sign_at_the_end_of_a_sentence_may_be_a_factorial(response: str) -> None:
+    for value in ("5!", "-5!", "1/5!", "5!!"):
+        for gold in (value[: value.index("!")], value):
+            assert status(gold, response.format(value)) == "undecided"
+        assert status("7", response.format(value)) == "incorrect"
+    assert status("120", response.format("5!")) == "undecided"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "5!",
+        "**5!**",
+        "$5!$",
+        r"The answer is \(5!\)!",
+        "<answer>5!</answer>",
+        "The answer is 5!.",
+        "There are 5! orders, so the answer is 5!",
+        "There are 5! = 120 of them, so the answer is 5!",
+    ],
+)
+def test_a_factorial_that_is_no_exclamation(response: str) -> None:
+    assert status("120", response) == "correct"
+    assert status("5", response) == "incorrect"
+
+
+@pytest.mark.parametrize(
+    ("gold", "response"),
+    [
+        ("5", "The answer is **5**!"),
+        ("5", "The answer is $5$!"),
+        ("5", r"The answer is \(5\)!"),
+        ("5", r"\boxed{5}!"),
+        ("2.5", "The answer is 2.5!"),
+        ("5", "The answer is $5!"),
+        ("1234", "The answer is 1,234!"),
+        ("5", "The answer is 5 apples!"),
+        ("5", "There are 5! = 120 orders of 5 books. So we need 5 of them."),
+        ("(3, 5)", "The answer is (3, 5)!"),
+        ("{1, 2}", r"The answer is \{1, 2\}!"),
+        ("Tom", "<answer>Tom!</answer>"),
+        ("C", "The answer is C!"),
+    ],
+)
+def test_an_exclamation_that_is_no_factorial(gold: str, response: str) -> None:
+    assert status(gold, response) == "correct"
+
+
+@pytest.mark.parametrize("value", ["n!", "(n-1)!", r"\frac{n!}{2}"])
+def test_the_factorial_of_a_formula_is_read(value: str) -> None:
+    for response in ("The answer is {}", "<answer>{}</answer>", "So there are ${}$"):
+        assert status(value, response.format(value)) == "correct"
 
 
 @pytest.mark.parametrize("response", ["**2*3**", "So it is **2*3**.", "The answer is **2*3**"])
