@@ -19,7 +19,7 @@ from fsdpo_data.answers.comparison.relations import (
 )
 from fsdpo_data.answers.comparison.symbols import free_symbols, indexed_names
 from fsdpo_data.answers.comparison.values import AnswerComparer
-from fsdpo_data.answers.lexicon.units import PERCENT, is_currency
+from fsdpo_data.answers.lexicon.units import PERCENT, are_opposites, are_same_things, is_currency
 from fsdpo_data.answers.parsing.prose import are_different_words, is_known_word, plain_words
 from fsdpo_data.answers.parsing.read import (
     MAX_READ,
@@ -89,6 +89,8 @@ def decide_by_readings(
             return Decision("incorrect", rule)
     if gold.dimensions and answer.dimensions:
         return Decision("incorrect", rule)
+    if nouns := _find_other_nouns(gold.value, answer.value, comparer):
+        return Decision("undecided", "names", f"the nouns {nouns}")
     guarded: Reading | None = None
     for gold_value, answer_value, reading in _reading_pairs(gold, answer):
         if reading.is_denied or not comparer.is_equal(gold_value, answer_value):
@@ -118,6 +120,50 @@ def decide_by_readings(
         return Decision("incorrect", rule)
     unread = _unread_side(gold, answer)
     return Decision("undecided", "unread", unread) if unread else Decision("incorrect", rule)
+
+
+def _find_other_nouns(gold: Value, answer: Value, comparer: AnswerComparer) -> str:
+    """Return the names of things of which equal numbers are counted, "48 clips" and "48 hats".
+
+    The result is "" if two sides differ in more than names of things.
+    """
+    counts = [_counted_units(gold), _counted_units(answer)]
+    other_units = [
+        [unit for unit in left if not any(are_same_things(unit, other) for other in right)]
+        for left, right in (counts, counts[::-1])
+    ]
+    nouns = [unit.label for units in other_units for unit in units]
+    are_excluded = any(
+        are_opposites(unit.words, other.words) for unit in counts[0] for other in counts[1]
+    )
+    if not nouns or are_excluded:
+        return ""
+    sides = map(_without_nouns, (gold, answer), other_units)
+    return " and ".join(f"“{noun}”" for noun in nouns) if comparer.is_equal(*sides) else ""
+
+
+def _counted_units(value: Value) -> list[tree.Unit]:
+    """Return the names of counted things in a value, its items and its sides."""
+    match value:
+        case tree.Quantity():
+            return [] if value.unit.dims else [value.unit]
+        case tree.ValueList(items=parts) | tree.Relation(parts=parts):
+            return [unit for part in parts for unit in _counted_units(part)]
+    return []
+
+
+def _without_nouns(value: Value, units: list[tree.Unit]) -> Value:
+    """Return a value in which some names of things are left out."""
+    match value:
+        case tree.Quantity() if value.unit in units:
+            return value.node
+        case tree.ValueList():
+            items = tuple(_without_nouns(item, units) for item in value.items)
+            return tree.ValueList(value.brackets, items)
+        case tree.Relation():
+            sides = tuple(_without_nouns(side, units) for side in value.parts)
+            return tree.Relation(sides, value.ops)
+    return value
 
 
 def _differ_in_repetitions(gold: Value, answer: Value, comparer: AnswerComparer) -> bool:

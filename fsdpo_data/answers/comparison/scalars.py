@@ -63,8 +63,6 @@ class ScalarComparer:
         unit_factor = units.unit_ratio(answer.unit, gold.unit)
         if unit_factor is None or units.are_opposites(gold.unit.words, answer.unit.words):
             return False
-        if self.is_in_unordered_collection and units.are_different_counts(gold.unit, answer.unit):
-            return False
         if unit_factor == 1:
             return self._compare_nodes(gold.node, answer.node)
         return self._compare_nodes(gold.node, tree.scale(answer.node, unit_factor))
