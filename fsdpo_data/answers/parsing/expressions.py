@@ -78,6 +78,9 @@ def parse_product(cursor: TokenCursor) -> Value:
             divisors.append(as_node(parse_factor(cursor)))
         elif _is_mod_next(cursor):
             break
+        elif cursor.peek_word() == "choose" and cursor.peek(1).kind == "num":
+            cursor.skip()
+            factors[-1] = tree.Call("binom", (factors[-1], as_node(parse_factor(cursor))))
         elif cursor.peek(int(sign in ("(", "["))).kind == "begin":
             return _scale_matrix(tree.multiply(factors), parse_primary(cursor))
         elif is_factor_next(cursor):

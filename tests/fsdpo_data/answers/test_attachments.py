@@ -80,6 +80,18 @@ VALUES: dict[str, tuple[str, list[str]]] = {
     "5C2": ("10", ["5", "2"]),
     "f(3)": ("f(3)", ["3"]),
     "gcd(12, 18)": ("6", ["18", "12"]),
+    "1.234.567": ("1234567", ["1.234", "567", "1"]),
+    "0.(3)": ("1/3", ["3", "0"]),
+    "1.(142857)": ("8/7", ["142857", "1"]),
+    "⌊7/2⌋": ("3", ["7/2", "2"]),
+    "⌈7/2⌉": ("4", ["7/2", "2"]),
+    "|x - 2|": ("|x-2|", ["x-2", "2", "-2"]),
+    "π/6": (r"\frac{\pi}{6}", ["6", "1/6"]),
+    "e^2": ("e^2", ["2", "e"]),
+    "x²": ("x^2", ["2", "x"]),
+    "x/3": (r"\frac{x}{3}", ["3", "x"]),
+    "5 choose 2": ("10", ["5", "2"]),
+    "10 mod 3": ("1", ["10", "3"]),
     r"11\frac{5}{6}": ("71/6", ["5/6", "11"]),
     r"$11\frac{5}{6}$": ("71/6", ["5/6", "11"]),
     r"11 $\frac56$": ("71/6", ["5/6", "11"]),
@@ -250,3 +262,17 @@ def test_a_conclusion_that_is_not_read_hides_no_earlier_value() -> None:
     assert status("B", text) == "correct"
     assert status(r"\frac{r}{10}", text) != "correct"
     assert status(r"\cot x", "\\frac{1}{\\tan x}\n\nThis is:\n\n\\cot x\n") == "correct"
+
+
+def test_an_unread_sentence_with_the_gold_is_undecided() -> None:
+    assert status("a", "Hence y = a.") == "undecided"
+    response = r"\[ \text{Al's time} = \text{Bo's time} \times 0.9 = 36 \text{ seconds} \]"
+    assert status("36", response) == "undecided"
+    assert status("35", response) == "incorrect"
+
+
+@pytest.mark.parametrize(
+    "text", ["4 m²", "It has an area of 4 m²", "The answer is <|begin|>4<|end|>"]
+)
+def test_units_and_markers_are_no_formulas(text: str) -> None:
+    assert status("4", text) == "correct"
