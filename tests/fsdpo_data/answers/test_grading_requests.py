@@ -90,6 +90,11 @@ def test_unclosed_thinking_has_no_answer_unless_thinking_is_graded() -> None:
         r"\boxed{8}. But let me check the",
         "The answer is 8, or maybe not, I",
         r"The answer is \boxed{8}. Alternatively, we",
+        r"So it is \boxed{8}. Let me re-check the",
+        r"So it is \boxed{8}. Let me just make sure that",
+        r"\boxed{8} seems plausible, but I should verify by",
+        r"\boxed{8}, I guess. Then",
+        r"\boxed{8}. No, that is the",
     ],
 )
 def test_a_doubt_that_is_cut_off_leaves_no_answer(response: str) -> None:
@@ -104,6 +109,7 @@ def test_a_doubt_that_is_cut_off_leaves_no_answer(response: str) -> None:
         r"So it is \boxed{8}. To see this, note that",
         r"Is it \boxed{7}? Wait, no. So the answer is 8, and this",
         "The answer is 8.\n\nThis holds because the",
+        r"So it is \boxed{8}. We verify this: if x = 8, no two of",
     ],
 )
 def test_an_answer_before_a_truncated_explanation_counts(response: str) -> None:
