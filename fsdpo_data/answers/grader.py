@@ -148,7 +148,7 @@ def _grade_extracted(
     answer = extracted.answer or ""
     is_marked = extracted.marked_answer is not None
     verdict = compare_answers(gold, answer, tolerance, is_marked=is_marked)
-    if verdict.status == "incorrect" and extracted.rule == "last-maths":
+    if verdict.status in ("incorrect", "undecided") and extracted.rule == "last-maths":
         # A chain of equalities at the end of a response counts by its last side.
         marked = compare_answers(gold, answer, tolerance)
         verdict = marked if marked.status == "correct" else verdict

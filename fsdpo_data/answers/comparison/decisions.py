@@ -19,7 +19,12 @@ from fsdpo_data.answers.comparison.relations import (
 )
 from fsdpo_data.answers.comparison.symbols import free_symbols, indexed_names
 from fsdpo_data.answers.comparison.values import AnswerComparer
-from fsdpo_data.answers.lexicon.units import PERCENT, are_opposites, are_same_things, is_currency
+from fsdpo_data.answers.lexicon.units import (
+    PERCENT,
+    are_opposites,
+    are_same_things,
+    is_currency,
+)
 from fsdpo_data.answers.parsing.prose import are_different_words, is_known_word, plain_words
 from fsdpo_data.answers.parsing.read import (
     MAX_READ,
@@ -47,6 +52,7 @@ _COMPOUND_TYPES = (
 #: Powers of ten between units of one kind: with SI prefixes, erg and joule, square and cubic units.
 _UNIT_POWERS = (2, 3, 4, 6, 7, 9, 12, 15)
 _CURRENCY_POWERS = (2,)  #: Powers of ten between a currency and its coins.
+_VARIABLES = frozenset("xyzn")  #: Letters that are no unit.
 _MAX_RENAMED = 2  #: Most symbols that may have other names on the other side.
 #: A name directly before an argument in brackets, such as ``\\operatorname{Re}(3+2i)``.
 _CALL = re.compile(r"(?s)\\?(?:[A-Za-z]{1,8}|[a-z]{4,12}\{[A-Za-z]{1,8}\})[(\[].{1,80}[)\]]")
@@ -114,7 +120,7 @@ def decide_by_readings(
     natural = [with_natural_logarithms(side.value) for side in (gold, answer)]
     if natural != [gold.value, answer.value] and comparer.is_equal(*natural):
         return Decision("undecided", "names", "the base of log")
-    if unclear := _unclear_names(gold.value, answer.value) or _unread_call(gold, answer):
+    if unclear := _unclear_names(gold.value, answer.value) or _unread_call_or_unit(gold, answer):
         return Decision("undecided", "names", unclear)
     if _states_no_part(gold, answer, comparer):
         return Decision("incorrect", rule)
@@ -146,7 +152,8 @@ def _counted_units(value: Value) -> list[tree.Unit]:
     """Return the names of counted things in a value, its items and its sides."""
     match value:
         case tree.Quantity():
-            return [] if value.unit.dims else [value.unit]
+            is_counted = bool(value.unit.words) and not value.unit.dims
+            return [value.unit] if is_counted else []
         case tree.ValueList(items=parts) | tree.Relation(parts=parts):
             return [unit for part in parts for unit in _counted_units(part)]
     return []
@@ -196,11 +203,22 @@ def _unclear_names(gold: Value, answer: Value) -> str:
     return ""
 
 
-def _unread_call(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
-    """Return a side that is a call of a function, "B(2,3)", if the other side is one value."""
+def _may_be_in_other_units(side: ParsedAnswer, other: Value) -> bool:
+    """Whether letters after a number may be a unit that no table has: "60 G" and "6 mT"."""
+    value = side.with_letter_units
+    letters = free_symbols(value) if tree.is_node(value) else frozenset()
+    if not letters or letters & _VARIABLES:
+        return False
+    has_terms = any(isinstance(part, tree.Add | tree.Call) for part in tree.walk(value))
+    return not has_terms and isinstance(other, tree.Quantity) and bool(other.unit.dims)
+
+
+def _unread_call_or_unit(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
+    """Return a side that is a call, "B(2,3)", or has an unknown unit, if the other is one value."""
     for name, side, other in (("gold", gold, answer), ("answer", answer, gold)):
-        is_call = isinstance(side.value, Words) and _CALL.fullmatch(side.cleaned)
-        if is_call and tree.is_node(other.value):
+        is_unread = isinstance(side.value, Words) and not any(map(tree.is_node, side.alternatives))
+        is_call = is_unread and _CALL.fullmatch(side.cleaned) and tree.is_node(other.value)
+        if is_call or _may_be_in_other_units(side, other.value):
             return f"the {name}: “{side.plain}”"
     return ""
 

@@ -91,6 +91,19 @@ def is_currency(unit: Unit) -> bool:
     return unit.dims in _CURRENCY_DIMS
 
 
+#: The size of a degree in kelvins, and 0 degrees in kelvins, by the dimension of a temperature.
+_TEMPERATURES = {
+    UNITS["kelvin"].dims: (Fraction(1), Fraction(0)),
+    UNITS["celsius"].dims: (Fraction(1), Fraction("273.15")),
+    UNITS["fahrenheit"].dims: (Fraction(5, 9), Fraction("459.67") * Fraction(5, 9)),
+}
+
+
+def temperature_scale(unit: Unit) -> tuple[Fraction, Fraction] | None:
+    """Return the size of a degree and its zero in kelvins, or None if it is no temperature."""
+    return _TEMPERATURES.get(unit.dims)
+
+
 def find_unit(word: str) -> Unit | None:
     """Return the unit with a name, or None; only long names match in upper and lower case."""
     lower = word.lower()

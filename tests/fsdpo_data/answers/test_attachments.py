@@ -266,9 +266,8 @@ def test_a_conclusion_that_is_not_read_hides_no_earlier_value() -> None:
 
 def test_an_unread_sentence_with_the_gold_is_undecided() -> None:
     assert status("a", "Hence y = a.") == "undecided"
-    response = r"\[ \text{Al's time} = \text{Bo's time} \times 0.9 = 36 \text{ seconds} \]"
-    assert status("36", response) == "undecided"
-    assert status("35", response) == "incorrect"
+    assert status("b", "We have y = b as the result.") == "undecided"
+    assert status("c", "We have y = b as the result.") == "incorrect"
 
 
 @pytest.mark.parametrize(

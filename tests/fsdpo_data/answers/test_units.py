@@ -136,3 +136,25 @@ def test_equal_numbers_of_unknown_things_are_undecided(gold: str, answer: str) -
 )
 def test_other_numbers_of_things_differ(gold: str, answer: str) -> None:
     assert compare_answers(gold, answer).status == "incorrect"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        ("0^\\circ C", "273.15 K", "correct"),
+        ("32 degrees Fahrenheit", "0 degrees Celsius", "correct"),
+        ("20^\\circ C", "20^\\circ F", "incorrect"),
+        ("25^\\circ C", "25 K", "incorrect"),
+        ("-40^\\circ C", "-40^\\circ F", "correct"),
+        ("1 ha", "10000 m^2", "correct"),
+        ("1 bar", "100 kPa", "correct"),
+        ("5 cc", "5 mL", "correct"),
+        # Letters that no table knows as a unit may be one.
+        ("6 mT", "60 G", "undecided"),
+        ("6 mT", "60 m", "incorrect"),
+        ("5 cm", "5x", "incorrect"),
+    ],
+)
+def test_temperatures_and_unknown_units(gold: str, answer: str, status: str) -> None:
+    for pair in ((gold, answer), (answer, gold)):
+        assert compare_answers(*pair).status == status
