@@ -25,7 +25,12 @@ from fsdpo_data.answers.lexicon.units import (
     are_same_things,
     is_currency,
 )
-from fsdpo_data.answers.parsing.prose import are_different_words, is_known_word, plain_words
+from fsdpo_data.answers.parsing.prose import (
+    UNDEFINED,
+    are_different_words,
+    is_known_word,
+    plain_words,
+)
 from fsdpo_data.answers.parsing.read import (
     MAX_READ,
     ParsedAnswer,
@@ -194,6 +199,8 @@ def _unclear_names(gold: Value, answer: Value) -> str:
             return f"the {side}: its base" if value.digits == format_value(other) else ""
         if unknown := _unknown_functions(value) - _unknown_functions(other):
             return f"the {side}: {min(unknown)}"
+        if value == UNDEFINED and other == tree.ValueList("{}", ()):
+            return f"the {side}: what does not exist"
         is_other_value = not isinstance(other, tree.Sym | Words)
         if isinstance(value, tree.Sym) and is_other_value and value.name not in _names(other):
             return f"the {side}: the name {value.name}"

@@ -271,6 +271,10 @@ def test_an_exception_in_a_rule_leaves_a_text_undecided(monkeypatch: pytest.Monk
         # Two texts are incorrect only if a closed list has both.
         ("no solutions", "The equation has no solution.", "correct"),
         ("never monotonic", "it is never monotone", "correct"),
+        ("not possible", "It is impossible.", "correct"),
+        ("possible", "not possible", "incorrect"),
+        ("no solution", "DNE", "undecided"),
+        ("50 R 5", "50 r 5", "correct"),
         ("Both integrals diverge.", "both are divergent", "undecided"),
         ("T, F, F, T", "(a) true (b) false (c) false (d) true", "undecided"),
         ("Tom", "Thomas", "undecided"),
