@@ -4,7 +4,6 @@ A part of a value is not the answer. So a number is extended to both sides until
 belongs to its value.
 """
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from fsdpo_data.answers.extraction.phrases import load_phrases
@@ -40,25 +39,9 @@ def find_exclamation(answer: str, text: str) -> Exclamation | None:
     if sign is None or _PATTERNS["operand_start"].search(text, max(start - 1, 0), start):
         return None
     readings = tuple(plain + "!" * n_signs for n_signs in range(len(sign["signs"]) + 1))
-    is_factorial = (
-        not plain[-1].isdigit()
-        or text.strip("* \n") == readings[-1]
-        or any(
-            _PATTERNS["factorial_end"].match(text, position + len(readings[-1]))
-            for position in _occurrences(readings[-1], text)
-        )
-    )
-    return Exclamation(readings, is_factorial)
-
-
-def _occurrences(part: str, text: str) -> Iterator[int]:
-    """Yield the positions of a part in a text, of the last ones only."""
-    position = len(text)
-    for _ in range(_MAX_PARTS):
-        position = text.rfind(part, 0, position)
-        if position < 0:
-            return
-        yield position
+    is_complete_text = text.strip("* \n") == readings[-1]
+    is_in_formula = _PATTERNS["factorial_end"].match(text, sign.end()) is not None
+    return Exclamation(readings, is_complete_text or is_in_formula or not plain[-1].isdigit())
 
 
 def extend_number(text: str, start: int, end: int, *, first: int = 0) -> tuple[int, int]:
