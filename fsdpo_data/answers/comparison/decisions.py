@@ -212,12 +212,13 @@ def _unclear_names(gold: Value, answer: Value) -> str:
 
 def _may_be_in_other_units(side: ParsedAnswer, other: Value) -> bool:
     """Whether letters after a number may be a unit that no table has: "60 G" and "6 mT"."""
+    if not (isinstance(other, tree.Quantity) and other.unit.dims):
+        return False
     value = side.with_letter_units
     letters = free_symbols(value) if tree.is_node(value) else frozenset()
     if not letters or letters & _VARIABLES:
         return False
-    has_terms = any(isinstance(part, tree.Add | tree.Call) for part in tree.walk(value))
-    return not has_terms and isinstance(other, tree.Quantity) and bool(other.unit.dims)
+    return not any(isinstance(part, tree.Add | tree.Call) for part in tree.walk(value))
 
 
 def _unread_call_or_unit(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
