@@ -11,6 +11,7 @@ from fsdpo_data.answers.comparison.equivalence import (
     is_words,
 )
 from fsdpo_data.answers.extraction import unmarked
+from fsdpo_data.answers.extraction.attachments import find_exclamation
 from fsdpo_data.answers.extraction.boxes import find_boxes
 from fsdpo_data.answers.extraction.extract import (
     ExtractedAnswer,
@@ -28,7 +29,7 @@ from fsdpo_data.answers.lexicon.units import find_unit
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.lexicon.words import find_dates
 from fsdpo_data.answers.parsing.clean import clean
-from fsdpo_data.answers.parsing.compose import add_factorial, add_name, add_unit
+from fsdpo_data.answers.parsing.compose import add_name, add_unit
 from fsdpo_data.answers.parsing.prose import plain_text, unwrap_text
 from fsdpo_data.answers.parsing.read import ParsedAnswer, read_answer
 from fsdpo_data.answers.thinking import has_unclosed_tag
@@ -40,6 +41,8 @@ from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 #: called answers with other names than the gold incorrect, and preferred a box to a later "the
 #: answer is".
 GRADER_NAME = "math@6"
+#: The statuses that count for an answer with several golds, the first one most.
+_DECIDING_STATUSES = ("correct", "undecided", "timed_out")
 ReadGold = Callable[[str], ParsedAnswer]  #: Reads a gold, each text once.
 #: ``Verdict.rule`` of responses whose thinking does not end, and that therefore have no answer.
 UNCLOSED_THINKING_RULE = "unclosed-thinking"
@@ -100,15 +103,58 @@ def grade_response(
         return Verdict("no_answer", None, "cut-off")
     if extracted.answer is None:
         return Verdict("no_answer", None, extracted.rule)
+    if "!" in response and not extracted.rule.startswith("boxed"):
+        return _grade_exclamation(gold, extracted, response, tolerance)
+    return _grade_extracted(gold, extracted, response, tolerance)
+
+
+def _grade_exclamation(
+    gold: ParsedAnswer, extracted: ExtractedAnswer, response: str, tolerance: float | None
+) -> Verdict:
+    """Grade an answer that may have a "!" after it, which may be a factorial.
+
+    "The answer is 5!" may state 120, or 5 with joy. So it is undecided for both.
+    """
+    answer = extracted.answer or ""
+    value = (extracted.statement_value if is_words(answer) else None) or answer
+    exclamation = find_exclamation(value, response)
+    if exclamation is None:
+        return _grade_extracted(gold, extracted, response, tolerance)
+    plain, *factorials = [
+        reading
+        for reading in exclamation.readings
+        if reading == exclamation.readings[0]
+        or isinstance(read_answer(reading).value, tree.Relation)
+        or tree.is_node(read_answer(reading).value)
+    ]
+    readings = factorials[-1:] if factorials and exclamation.is_factorial else [plain, *factorials]
+    verdicts = [
+        _grade_extracted(gold, extracted._replace(answer=reading), response, tolerance)
+        for reading in readings
+    ]
+    verdict = _best_verdict(verdicts)
+    if verdict.status == "correct" and any(other.status != "correct" for other in verdicts):
+        rule = f"{extracted.rule}/exclamation"
+        verdict = verdict._replace(
+            status="undecided", rule=rule, unread=f"the answer: “{readings[-1]}”"
+        )
+    return verdict._replace(answer=answer) if len(readings) > 1 else verdict
+
+
+def _grade_extracted(
+    gold: ParsedAnswer, extracted: ExtractedAnswer, response: str, tolerance: float | None
+) -> Verdict:
+    """Grade the answer that was extracted from a response."""
+    answer = extracted.answer or ""
     is_marked = extracted.marked_answer is not None
-    verdict = compare_answers(gold, extracted.answer, tolerance, is_marked=is_marked)
-    if verdict.status == "incorrect" and extracted.rule == "last-maths":
+    verdict = compare_answers(gold, answer, tolerance, is_marked=is_marked)
+    if verdict.status in ("incorrect", "undecided") and extracted.rule == "last-maths":
         # A chain of equalities at the end of a response counts by its last side.
-        marked = compare_answers(gold, extracted.answer, tolerance)
+        marked = compare_answers(gold, answer, tolerance)
         verdict = marked if marked.status == "correct" else verdict
     if verdict.status == "correct" and extracted.rule in ("last-number", "last-maths"):
         # A unit after the number, or a name before it, may contradict the gold.
-        number = read_answer(extracted.answer)
+        number = read_answer(answer)
         quantity = _with_unit(gold, number, extracted.sentence)
         equation = _with_name(gold, quantity, extracted.sentence)
         if equation is not number:
@@ -122,7 +168,7 @@ def grade_response(
         )
     return Verdict(
         status=verdict.status,
-        answer=extracted.answer,
+        answer=answer,
         rule=f"{extracted.rule}/{verdict.rule}",
         gold_form=verdict.gold_form,
         answer_form=verdict.answer_form,
@@ -181,21 +227,32 @@ def _grade_answer(request: GradingRequest, read_gold: ReadGold, tolerance: float
         is_truncated = True
     elif is_truncated and is_reconsidered(response):
         response = ""  # A doubt that is cut off leaves no answer.
-    verdict = grade_response(
-        read_gold(request.gold), response, tolerance, is_truncated=is_truncated
-    )
+    verdicts = []
+    for gold in (request.gold, *request.alternative_golds):
+        try:
+            verdict = grade_response(
+                read_gold(gold), response, tolerance, is_truncated=is_truncated
+            )
+        except Exception as error:  # the other golds may still be read
+            verdict = failed_verdict(error)
+        verdicts.append(verdict)
+    verdict = _best_verdict(verdicts)
     is_unclosed = thinking.closed is False and not request.grade_thinking
     if is_unclosed and verdict.status == "no_answer":
         return verdict._replace(rule=UNCLOSED_THINKING_RULE)
-    for gold in request.alternative_golds:
-        # A wrong response keeps the verdict on the main gold answer.
-        alternative = grade_response(
-            read_gold(gold), response, tolerance, is_truncated=is_truncated
-        )
-        is_better = verdict.status == "incorrect" and alternative.status == "undecided"
-        if alternative.status == "correct" or is_better:
-            verdict = alternative
     return verdict
+
+
+def _best_verdict(verdicts: Sequence[Verdict]) -> Verdict:
+    """Return the verdict on the main gold, which comes first, unless another one counts more.
+
+    An answer is correct if it matches one gold, and incorrect only if it differs from all of them.
+    """
+    for status in _DECIDING_STATUSES:
+        for verdict in verdicts:
+            if verdict.status == status:
+                return verdict
+    return verdicts[0]
 
 
 def _compare_alternatives(
@@ -261,8 +318,6 @@ def _alternative_readings(
         yield read_answer(word)
     if isinstance(gold.value, _COMPOUND_TYPES):
         yield from map(read_answer, _compound_answers(gold, extracted, response))
-    if response.rstrip(" *$\n").endswith(f"{answer}!"):
-        yield add_factorial(number)  # "So there are 26!" may mean the factorial
 
 
 def _compound_answers(

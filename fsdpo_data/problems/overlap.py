@@ -1,7 +1,7 @@
 """Detection of problems that overlap with benchmark questions.
 
 Two texts are identical if they differ only in white space, case and Unicode compatibility forms
-(NFKC), such as ``x²`` and ``x2``. Other texts are compared by their tokens: words, TeX commands and
+(NFKC), such as ``３`` and ``3``. Other texts are compared by their tokens: words, TeX commands and
 signs. Chinese, Japanese and other scripts have no spaces between words, so each of their characters
 is a token. Every number is the same token, so a problem with other numbers has the same tokens. The
 code of a figure is one token.

@@ -304,7 +304,7 @@ class DecontaminateOptions(Options):
     r"""Find training problems that overlap with benchmark questions.
 
     Questions are identical if they differ only in white space and case (and in compatibility
-    forms of Unicode, such as ``x²`` for ``x2``). Otherwise the overlap is the weighted fraction of
+    forms of Unicode, such as ``３`` for ``3``). Otherwise the overlap is the weighted fraction of
     common n-grams. All numbers count as equal, so the same problem with other numbers is found.
     Common phrases count little, and a common formula alone is no overlap. The report also compares
     the gold answers. `--write-clean` writes the other problems. `--out` drops none: use

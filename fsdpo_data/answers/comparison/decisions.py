@@ -4,12 +4,14 @@ An answer that was not read is not a wrong answer. It stays undecided if a fair 
 find it equal to the gold.
 """
 
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import permutations
 from typing import NamedTuple
 
 from fsdpo_data.answers import VerdictStatus, tree
+from fsdpo_data.answers.comparison.exact_values import integer_value
 from fsdpo_data.answers.comparison.relations import (
     assignments_by_name,
     is_function_name,
@@ -17,8 +19,18 @@ from fsdpo_data.answers.comparison.relations import (
 )
 from fsdpo_data.answers.comparison.symbols import free_symbols, indexed_names
 from fsdpo_data.answers.comparison.values import AnswerComparer
-from fsdpo_data.answers.lexicon.units import PERCENT, is_currency
-from fsdpo_data.answers.parsing.prose import are_different_words, is_known_word, plain_words
+from fsdpo_data.answers.lexicon.units import (
+    PERCENT,
+    are_opposites,
+    are_same_things,
+    is_currency,
+)
+from fsdpo_data.answers.parsing.prose import (
+    UNDEFINED,
+    are_different_words,
+    is_known_word,
+    plain_words,
+)
 from fsdpo_data.answers.parsing.read import (
     MAX_READ,
     ParsedAnswer,
@@ -45,7 +57,10 @@ _COMPOUND_TYPES = (
 #: Powers of ten between units of one kind: with SI prefixes, erg and joule, square and cubic units.
 _UNIT_POWERS = (2, 3, 4, 6, 7, 9, 12, 15)
 _CURRENCY_POWERS = (2,)  #: Powers of ten between a currency and its coins.
+_VARIABLES = frozenset("xyzn")  #: Letters that are no unit.
 _MAX_RENAMED = 2  #: Most symbols that may have other names on the other side.
+#: A name directly before an argument in brackets, such as ``\\operatorname{Re}(3+2i)``.
+_CALL = re.compile(r"(?s)\\?(?:[A-Za-z]{1,8}|[a-z]{4,12}\{[A-Za-z]{1,8}\})[(\[].{1,80}[)\]]")
 #: Steps that drop no content of a text.
 _LOSSLESS_STEPS = frozenset(("unwrapped", "label", "conclusion"))
 
@@ -85,6 +100,8 @@ def decide_by_readings(
             return Decision("incorrect", rule)
     if gold.dimensions and answer.dimensions:
         return Decision("incorrect", rule)
+    if nouns := _find_other_nouns(gold.value, answer.value, comparer):
+        return Decision("undecided", "names", f"the nouns {nouns}")
     guarded: Reading | None = None
     for gold_value, answer_value, reading in _reading_pairs(gold, answer):
         if reading.is_denied or not comparer.is_equal(gold_value, answer_value):
@@ -108,12 +125,57 @@ def decide_by_readings(
     natural = [with_natural_logarithms(side.value) for side in (gold, answer)]
     if natural != [gold.value, answer.value] and comparer.is_equal(*natural):
         return Decision("undecided", "names", "the base of log")
-    if unclear := _unclear_names(gold.value, answer.value):
+    if unclear := _unclear_names(gold.value, answer.value) or _unread_call_or_unit(gold, answer):
         return Decision("undecided", "names", unclear)
     if _states_no_part(gold, answer, comparer):
         return Decision("incorrect", rule)
     unread = _unread_side(gold, answer)
     return Decision("undecided", "unread", unread) if unread else Decision("incorrect", rule)
+
+
+def _find_other_nouns(gold: Value, answer: Value, comparer: AnswerComparer) -> str:
+    """Return the names of things of which equal numbers are counted, "48 clips" and "48 hats".
+
+    The result is "" if two sides differ in more than names of things.
+    """
+    counts = [_counted_units(gold), _counted_units(answer)]
+    other_units = [
+        [unit for unit in left if not any(are_same_things(unit, other) for other in right)]
+        for left, right in (counts, counts[::-1])
+    ]
+    nouns = [unit.label for units in other_units for unit in units]
+    are_excluded = any(
+        are_opposites(unit.words, other.words) for unit in counts[0] for other in counts[1]
+    )
+    if not nouns or are_excluded:
+        return ""
+    sides = map(_without_nouns, (gold, answer), other_units)
+    return " and ".join(f"“{noun}”" for noun in nouns) if comparer.is_equal(*sides) else ""
+
+
+def _counted_units(value: Value) -> list[tree.Unit]:
+    """Return the names of counted things in a value, its items and its sides."""
+    match value:
+        case tree.Quantity():
+            is_counted = bool(value.unit.words) and not value.unit.dims
+            return [value.unit] if is_counted else []
+        case tree.ValueList(items=parts) | tree.Relation(parts=parts):
+            return [unit for part in parts for unit in _counted_units(part)]
+    return []
+
+
+def _without_nouns(value: Value, units: list[tree.Unit]) -> Value:
+    """Return a value in which some names of things are left out."""
+    match value:
+        case tree.Quantity() if value.unit in units:
+            return value.node
+        case tree.ValueList():
+            items = tuple(_without_nouns(item, units) for item in value.items)
+            return tree.ValueList(value.brackets, items)
+        case tree.Relation():
+            sides = tuple(_without_nouns(side, units) for side in value.parts)
+            return tree.Relation(sides, value.ops)
+    return value
 
 
 def _differ_in_repetitions(gold: Value, answer: Value, comparer: AnswerComparer) -> bool:
@@ -137,6 +199,8 @@ def _unclear_names(gold: Value, answer: Value) -> str:
             return f"the {side}: its base" if value.digits == format_value(other) else ""
         if unknown := _unknown_functions(value) - _unknown_functions(other):
             return f"the {side}: {min(unknown)}"
+        if value == UNDEFINED and other == tree.ValueList("{}", ()):
+            return f"the {side}: what does not exist"
         is_other_value = not isinstance(other, tree.Sym | Words)
         if isinstance(value, tree.Sym) and is_other_value and value.name not in _names(other):
             return f"the {side}: the name {value.name}"
@@ -146,14 +210,44 @@ def _unclear_names(gold: Value, answer: Value) -> str:
     return ""
 
 
+def _may_be_in_other_units(side: ParsedAnswer, other: Value) -> bool:
+    """Whether letters after a number may be a unit that no table has: "60 G" and "6 mT"."""
+    if not (isinstance(other, tree.Quantity) and other.unit.dims):
+        return False
+    value = side.with_letter_units
+    letters = free_symbols(value) if tree.is_node(value) else frozenset()
+    if not letters or letters & _VARIABLES:
+        return False
+    return not any(isinstance(part, tree.Add | tree.Call) for part in tree.walk(value))
+
+
+def _unread_call_or_unit(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
+    """Return a side that is a call, "B(2,3)", or has an unknown unit, if the other is one value."""
+    for name, side, other in (("gold", gold, answer), ("answer", answer, gold)):
+        is_unread = isinstance(side.value, Words) and not any(map(tree.is_node, side.alternatives))
+        is_call = is_unread and _CALL.fullmatch(side.cleaned) and tree.is_node(other.value)
+        if is_call or _may_be_in_other_units(side, other.value):
+            return f"the {name}: “{side.plain}”"
+    return ""
+
+
 def _unknown_functions(value: Value) -> frozenset[str]:
     """Return what a constant contains and the grader does not evaluate: functions and dots."""
     if not tree.is_node(value):
         return frozenset()
-    calls = [part.name for part in tree.walk(value) if isinstance(part, tree.Call)]
-    functions = {f"the function {name}" for name in calls if is_function_name(name)}
+    calls = [part for part in tree.walk(value) if isinstance(part, tree.Call)]
+    functions = {
+        f"the function {call.name}"
+        for call in calls
+        if is_function_name(call.name) or _is_unclear_remainder(call)
+    }
     dots = {"its dots"} if "ldots" in free_symbols(value) else set()
     return frozenset(functions | dots)
+
+
+def _is_unclear_remainder(call: tree.Call) -> bool:
+    """Whether a call is the remainder of a number that is not an integer: 1/3 mod 7 may be 5."""
+    return call.name == "mod" and not free_symbols(call) and integer_value(call) is None
 
 
 def _find_renamed(

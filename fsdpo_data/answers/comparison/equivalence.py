@@ -136,7 +136,7 @@ def _compare_parsed(
     if rule == "choice" or (gold.label and are_opposites(gold.label, answer.label)):
         return Decision("incorrect", rule)
     if not is_marked:
-        unread = unread_gold(gold, answer)
+        unread = unread_gold(gold, answer) or _unread_statement(gold, answer, comparer)
         return Decision("undecided" if unread else "incorrect", rule, unread)
     return decide_by_readings(gold, answer, comparer, rule=rule)
 
@@ -211,6 +211,17 @@ def _list_reading(side: ParsedAnswer) -> Value:
     """Return the list that a text may be, such as "70,110"; the value of another text."""
     lists = [value for value in side.alternatives if isinstance(value, ValueList)]
     return lists[0] if isinstance(side.value, Num) and lists else side.value
+
+
+def _unread_statement(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
+    """Return an answer in words that has the gold among its formulas, or "" if it has not."""
+    if isinstance(gold.value, Words) or not isinstance(answer.value, Words):
+        return ""
+    states_gold = any(
+        not reading.is_denied and comparer.is_equal(gold.value, value)
+        for value, reading in answer.readings
+    )
+    return f"the answer: “{answer.plain}”" if states_gold else ""
 
 
 def _value_pairs(gold: ParsedAnswer, answer: ParsedAnswer) -> Iterator[tuple[Value, Value]]:

@@ -1,7 +1,7 @@
 """Exact values of constant expressions: integers, rationals and linear coefficients."""
 
 from fractions import Fraction
-from math import factorial, prod
+from math import factorial, gcd, prod
 
 from fsdpo_data.answers.budget import NumberTooLargeError
 from fsdpo_data.answers.tree import Add, Call, Div, Mul, Node, Num, Pow, substitute
@@ -44,14 +44,18 @@ def integer_value(node: Node) -> int | None:
 
 
 def _remainder(number: Node, modulus: int | None) -> int | None:
-    """Return a constant integer modulo another; a power may be larger than other integers."""
+    """Return a constant integer modulo another; a power may be larger than other integers.
+
+    The power ``3^{-1}`` is the inverse modulo ``modulus``; None if there is none.
+    """
     if modulus is None or modulus <= 0:
         return None
     if isinstance(number, Pow):
         base = integer_value(number.base)
         exponent = integer_value(number.exponent)
-        is_integer = base is not None and exponent is not None and exponent >= 0
-        return pow(base, exponent, modulus) if is_integer else None  # type: ignore[arg-type]
+        if base is None or exponent is None or (exponent < 0 and gcd(base, modulus) != 1):
+            return None
+        return pow(base, exponent, modulus)
     value = integer_value(number)
     return None if value is None else value % modulus
 

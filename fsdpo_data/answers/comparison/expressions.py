@@ -41,11 +41,11 @@ from fsdpo_data.answers.tree import (
     Relation,
     Sym,
     add,
+    children,
     is_node,
     multiply,
     negate,
     substitute,
-    walk,
 )
 
 #: Fixed points at which expressions with symbols are compared, in this order.
@@ -77,6 +77,8 @@ _BREAKPOINT_DISTANCES = (
     Fraction(1, 2),
 )  #: Distances around a breakpoint.
 _MAX_WINDOW_CONSTANTS = 4  #: Most constants with numbers of the window near them.
+_MAX_WINDOW_CENTERS = 12  #: Most further constants, the largest ones.
+_MAX_WINDOW_SIZE = 10**15  #: Largest irrational constant of a window.
 _MIN_WINDOW_POINTS = 10  #: Fewest whole numbers that make two expressions equal.
 _WINDOW_OPERATIONS = 40_000  #: Operations that the comparison in a window may use.
 
@@ -289,13 +291,9 @@ def _window(left: Node, right: Node, *, are_integers: bool) -> list[Fraction]:
     They lie around every number at which a floor, an absolute value or a maximum may change: a
     constant of one of the sides, a combination of two constants, or a root of one.
     """
-    constants = {
-        abs(part.value)
-        for node in (left, right)
-        for part in walk(node)
-        if isinstance(part, Num) and part.value != 0
-    }
-    centers = _breakpoints(sorted(constants)[:_MAX_WINDOW_CONSTANTS])
+    constants = sorted(_constants(left) | _constants(right))
+    centers = _breakpoints(constants[:_MAX_WINDOW_CONSTANTS])
+    centers = list(dict.fromkeys([*centers, *constants[-_MAX_WINDOW_CENTERS:]]))
     far = 10 * max(centers, default=Fraction(1))
     if are_integers:
         near = {int(center) + distance for center in centers for distance in (-1, 0, 1, 2)}
@@ -309,6 +307,20 @@ def _window(left: Node, right: Node, *, are_integers: bool) -> list[Fraction]:
         for distance in _BREAKPOINT_DISTANCES
     ]
     return list(dict.fromkeys([*numbers, far, -far]))
+
+
+def _constants(node: Node) -> frozenset[Fraction]:
+    """Return the sizes of the largest parts without symbols, such as ``10^6`` in ``x - 10^6``."""
+    if free_symbols(node):
+        return frozenset().union(*map(_constants, children(node)))
+    value = rational_value(node)
+    if value is None:
+        constant = _constant_value(node)
+        mp = mpmath_context()
+        is_real = constant is not None and mp.im(constant.value) == 0
+        size = mp.fabs(constant.value) if constant is not None and is_real else mp.inf
+        value = Fraction(int(mp.nint(size))) if size < _MAX_WINDOW_SIZE else None
+    return frozenset((abs(value),)) if value else frozenset()
 
 
 def _breakpoints(constants: Sequence[Fraction]) -> list[Fraction]:

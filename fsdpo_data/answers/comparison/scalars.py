@@ -60,10 +60,13 @@ class ScalarComparer:
         """Compare two quantities after a conversion to the unit of the gold."""
         if {gold.unit.dims, answer.unit.dims} == {units.DEGREE.dims, units.RADIAN.dims}:
             return self._compare_nodes(_in_radians(gold), _in_radians(answer))
+        are_temperatures = units.temperature_scale(gold.unit) and units.temperature_scale(
+            answer.unit
+        )
+        if are_temperatures and gold.unit.dims != answer.unit.dims:
+            return self._compare_nodes(_in_kelvins(gold), _in_kelvins(answer))
         unit_factor = units.unit_ratio(answer.unit, gold.unit)
         if unit_factor is None or units.are_opposites(gold.unit.words, answer.unit.words):
-            return False
-        if self.is_in_unordered_collection and units.are_different_counts(gold.unit, answer.unit):
             return False
         if unit_factor == 1:
             return self._compare_nodes(gold.node, answer.node)
@@ -110,6 +113,12 @@ class ScalarComparer:
             )
             for gold_part, answer_part in zip(gold_parts[1:], answer_parts[1:], strict=True)
         )
+
+
+def _in_kelvins(temperature: tree.Quantity) -> Node:
+    """Return a temperature in kelvins; other quantities are unchanged."""
+    size, zero = units.temperature_scale(temperature.unit) or (Fraction(1), Fraction(0))
+    return tree.add([tree.scale(temperature.node, size), tree.Num(zero)])
 
 
 def _in_radians(angle: tree.Quantity) -> Node:

@@ -4,12 +4,44 @@ A part of a value is not the answer. So a number is extended to both sides until
 belongs to its value.
 """
 
+from typing import NamedTuple
+
 from fsdpo_data.answers.extraction.phrases import load_phrases
 
 _PATTERNS = load_phrases("attachments")
 _MAX_PARTS = 12  #: Maximum parts that are added on both sides.
 _MINUS_SIGNS = "-−–"
 _CONTEXT_CHARS = 24  #: Characters before a number in which a part of its value is searched.
+
+
+class Exclamation(NamedTuple):
+    """An answer in prose with a "!" after it: a factorial, or the end of a sentence."""
+
+    #: The answer without the sign, and with one or two.
+    readings: tuple[str, ...]
+    #: Whether all signs belong to the answer: in a formula, where no sentence ends, or where the
+    #: text is nothing but the answer.
+    is_factorial: bool
+
+
+def find_exclamation(answer: str, text: str) -> Exclamation | None:
+    """Return the "!" after the answer of a text, or None if it has none or cannot be a factorial.
+
+    Args:
+        answer: The answer, with or without the sign.
+        text: The text, in which the last occurrence of the answer counts.
+    """
+    plain = answer.rstrip("!")
+    if "!" not in text or not _PATTERNS["factorial_operand"].search(plain):
+        return None
+    start = text.rfind(plain)
+    sign = _PATTERNS["exclamation"].match(text, start + len(plain)) if start >= 0 else None
+    if sign is None or _PATTERNS["operand_start"].search(text, max(start - 1, 0), start):
+        return None
+    readings = tuple(plain + "!" * n_signs for n_signs in range(len(sign["signs"]) + 1))
+    is_complete_text = text.strip("* \n") == readings[-1]
+    is_in_formula = _PATTERNS["factorial_end"].match(text, sign.end()) is not None
+    return Exclamation(readings, is_complete_text or is_in_formula or not plain[-1].isdigit())
 
 
 def extend_number(text: str, start: int, end: int, *, first: int = 0) -> tuple[int, int]:

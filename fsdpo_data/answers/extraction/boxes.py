@@ -16,12 +16,12 @@ _COMMAND = _PATTERNS["command"]
 _TOKEN = re.compile(rf"(?s)(?P<box>{_COMMAND.pattern})|(?P<open>\{{)|(?P<close>\}})|\\.")
 #: The commands of boxes that are searched in a complete text.
 _SEARCHED_COMMANDS = (
-    *("\\boxed", "\\fbox", "\\Boxed", "\\framebox", "\\bbox"),
+    *("\\boxed", "\\fbox", "\\Boxed", "\\Aboxed", "\\framebox", "\\bbox"),
     *("\\colorbox", "\\fcolorbox", "\\ovalbox", "\\doublebox", "\\shadowbox"),
 )
 #: A fast search for the earliest possible start of a box. Braces before it do not matter.
 _FIRST_BOX = re.compile(
-    r"[\\\x08\x0c](?:f?box|[bB]?oxed|(?:frame|b|f?color|oval|shadow|double)box)"
+    r"[\\\x08\x0c](?:f?box|A?boxed|B?oxed|(?:frame|b|f?color|oval|shadow|double)box)"
 )
 _MAX_CHARS_BEFORE_OX = len("\\fcolorb")  #: All commands of boxes contain "ox".
 _HAS_WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")

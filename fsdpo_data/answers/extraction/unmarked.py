@@ -147,8 +147,8 @@ def opening_yes_or_no(text: str) -> str | None:
 def clause_values(sentence: str) -> str | None:
     """Return the values of "the least is 1 and the greatest is 3", joined with commas.
 
-    Returns None for a sentence of another form. Values with an order ("the first … the second")
-    form a tuple.
+    A name before a value, as in "x = 3", stays. Returns None for a sentence of another form. Values
+    with an order ("the first … the second") form a tuple.
     """
     values = find_values(sentence) if _HAS_WORD.search(sentence) else []
     if len(values) < 2 or _PATTERNS["conclusion"].search(sentence, values[0].end):
@@ -162,9 +162,10 @@ def clause_values(sentence: str) -> str | None:
     if not (are_stated or are_equations or are_respective):
         return None
     ends = [_PATTERNS["clause_end"].search(sentence, value.end) for value in values]
+    names = [_PATTERNS["clause_name"].search(sentence, 0, value.start) for value in values]
     joined = " , ".join(
-        sentence[value.start : end.start() if end else None]
-        for value, end in zip(values, ends, strict=True)
+        sentence[name.start() if name else value.start : end.start() if end else None]
+        for name, value, end in zip(names, values, ends, strict=True)
     )
     return f"({joined})" if order_word else joined
 

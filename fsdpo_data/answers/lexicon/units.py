@@ -91,6 +91,19 @@ def is_currency(unit: Unit) -> bool:
     return unit.dims in _CURRENCY_DIMS
 
 
+#: The size of a degree in kelvins, and 0 degrees in kelvins, by the dimension of a temperature.
+_TEMPERATURES = {
+    UNITS["kelvin"].dims: (Fraction(1), Fraction(0)),
+    UNITS["celsius"].dims: (Fraction(1), Fraction("273.15")),
+    UNITS["fahrenheit"].dims: (Fraction(5, 9), Fraction("459.67") * Fraction(5, 9)),
+}
+
+
+def temperature_scale(unit: Unit) -> tuple[Fraction, Fraction] | None:
+    """Return the size of a degree and its zero in kelvins, or None if it is no temperature."""
+    return _TEMPERATURES.get(unit.dims)
+
+
 def find_unit(word: str) -> Unit | None:
     """Return the unit with a name, or None; only long names match in upper and lower case."""
     lower = word.lower()
@@ -114,7 +127,7 @@ def multiply_units(left: Unit, right: Unit) -> Unit:
 
 
 def counted_unit(words: str) -> Unit:
-    """Return the unit of counted things; it agrees with any other name of things."""
+    """Return the unit of counted things; see :func:`are_same_things`."""
     return Unit(words, words=_unit_words(words))
 
 
@@ -133,10 +146,29 @@ _OPPOSITES = tuple(
 )
 
 
-def are_different_counts(left: Unit, right: Unit) -> bool:
-    """Whether two units are names of different things that were counted."""
-    has_dimensions = left.dims or right.dims
-    return not has_dimensions and left.label.lower() != right.label.lower()
+def are_same_things(left: Unit, right: Unit) -> bool:
+    """Whether two names of counted things may be one, in any number: "clips", "red clip"."""
+    left_nouns, right_nouns = ({_singular(word) for word in unit.words} for unit in (left, right))
+    return left_nouns <= right_nouns or right_nouns <= left_nouns
+
+
+#: The singular of irregular plurals.
+_SINGULARS = {
+    plural: singular for singular, plural in (pair.split("=") for pair in _TABLE["plurals"].split())
+}
+
+
+def _singular(word: str) -> str:
+    """Return a stem that a noun and its plural have in common: "box" and "boxes", "knif"."""
+    stem = _without_plural_s(_SINGULARS.get(word, word))
+    for ending, stem_ending in (("ie", "y"), ("ve", "f"), ("fe", "f")):
+        if stem.endswith(ending):
+            return stem.removesuffix(ending) + stem_ending
+    return _without_plural_s(stem.removesuffix("e"))  # "buses" and "bus"
+
+
+def _without_plural_s(word: str) -> str:
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
 
 
 def are_opposites(left: Sequence[str], right: Sequence[str]) -> bool:
@@ -171,7 +203,7 @@ _MASS_OR_CURRENCY = frozenset(("pound", "pounds"))  #: Names of both a mass and 
 def unit_ratio(left: Unit, right: Unit) -> Fraction | None:
     """Return the size of ``left`` in units of ``right``, or None if they are not comparable."""
     if not left.dims and not right.dims:
-        return Fraction(1)
+        return Fraction(1) if are_same_things(left, right) else None
     if (left.dims == PART_DIMS and not right.dims) or (right.dims == PART_DIMS and not left.dims):
         return Fraction(1) if left.label == right.label else None
     if left.dims == right.dims:

@@ -1,4 +1,4 @@
-"""Answers composed from parts of a response: a number with its unit or name, and a factorial.
+"""Answers composed from parts of a response: a number with its unit or name.
 
 The parts are read separately, and their trees are joined. The text of a composed answer is shown in
 verdicts and compared with the text of the gold, but never parsed.
@@ -42,10 +42,3 @@ def add_name(answer: ParsedAnswer, name: str) -> ParsedAnswer:
     return compose_answer(
         f"{name} = {answer.text}", tree.Relation((read(name), answer.value), ("=",))
     )
-
-
-def add_factorial(answer: ParsedAnswer) -> ParsedAnswer:
-    """Return the factorial of a number or a variable; other answers are unchanged."""
-    if not isinstance(answer.value, tree.Num | tree.Sym):
-        return answer
-    return compose_answer(f"{answer.text}!", tree.Call("factorial", (answer.value,)))

@@ -6,7 +6,7 @@ Recursive descent over the tokens of ``lex``. Neighbouring factors are multiplie
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.parsing.cursor import TokenCursor
-from fsdpo_data.answers.parsing.lex import UnparsableAnswerError
+from fsdpo_data.answers.parsing.lex import Token, UnparsableAnswerError
 from fsdpo_data.answers.parsing.lookahead import is_factor_next, is_unit_ahead
 from fsdpo_data.answers.parsing.nodes import as_node
 from fsdpo_data.answers.parsing.number_sets import is_number_set
@@ -24,6 +24,8 @@ def parse_sum(cursor: TokenCursor) -> Value:
     terms = [as_node(first)]
     while sign := cursor.accept("+", "-", "pm", "mp"):
         terms.append(as_node(_parse_term(cursor, sign)))
+    if _is_mod_next(cursor):
+        return _parse_remainder(cursor, terms)
     command = cursor.accept("over", "choose")
     if not command:
         return tree.add(terms)
@@ -44,12 +46,18 @@ def _parse_term(cursor: TokenCursor, sign: str) -> Value:
 
 
 def parse_product(cursor: TokenCursor) -> Value:
-    """Parse ``a * b / c`` and products without a sign."""
+    """Parse ``a * b / c`` and products without a sign.
+
+    Raises:
+        UnparsableAnswerError: The product is the operator ``d/dx``.
+    """
     first = parse_factor(cursor)
     if not tree.is_node(first):
         return first
     factors = [as_node(first)]
     divisors: list[Node] = []
+    if first == tree.Sym("d") and cursor.peek_sign() == "/" and _is_differential(cursor.peek(1)):
+        raise UnparsableAnswerError("a derivative is not evaluated")
     while not cursor.is_product_end():
         sign = cursor.peek_sign()
         if sign == "times" and _has_vectors(cursor):
@@ -68,8 +76,11 @@ def parse_product(cursor: TokenCursor) -> Value:
         ):
             cursor.accept_word("of")
             divisors.append(as_node(parse_factor(cursor)))
-        elif sign in ("", "bmod") and _accept_mod(cursor):
-            factors = [remainder(tree.multiply(factors), as_node(parse_factor(cursor)))]
+        elif _is_mod_next(cursor):
+            break
+        elif cursor.peek_word() == "choose" and cursor.peek(1).kind == "num":
+            cursor.skip()
+            factors[-1] = tree.Call("binom", (factors[-1], as_node(parse_factor(cursor))))
         elif cursor.peek(int(sign in ("(", "["))).kind == "begin":
             return _scale_matrix(tree.multiply(factors), parse_primary(cursor))
         elif is_factor_next(cursor):
@@ -80,21 +91,38 @@ def parse_product(cursor: TokenCursor) -> Value:
     return tree.divide(product, tree.multiply(divisors)) if divisors else product
 
 
+def _is_differential(token: Token) -> bool:
+    """Whether a token is a differential such as ``dx``."""
+    return token.kind == "word" and len(token.text) == 2 and token.text[0] == "d"
+
+
 def _has_vectors(cursor: TokenCursor) -> bool:
     r"""Whether the answer has vectors, so that ``\times`` is the cross product."""
     return any(token.text in _VECTOR_COMMANDS for token in cursor.tokens)
 
 
-def _accept_mod(cursor: TokenCursor) -> bool:
-    """Step over the word in "5 mod 3"; in a congruence, "mod" does not mean a remainder."""
-    if cursor.peek_sign() != "bmod" and (
-        cursor.peek_word() != "mod" or cursor.peek(1).kind != "num"
-    ):
-        return False
-    if any(token.text in ("equiv", "cong") for token in cursor.tokens):
-        return False
+def _is_mod_next(cursor: TokenCursor) -> bool:
+    """Whether "mod" follows, as in "5 mod 3"; in a congruence, it does not mean a remainder."""
+    has_sign = cursor.peek_sign() == "bmod"
+    has_word = cursor.peek_word() == "mod" and cursor.peek(1).kind == "num"
+    is_remainder = has_sign or (has_word and not cursor.peek_sign())
+    return is_remainder and not any(token.text in ("equiv", "cong") for token in cursor.tokens)
+
+
+def _parse_remainder(cursor: TokenCursor, terms: list[Node]) -> Node:
+    r"""Parse the modulus of ``-1 \bmod 7``, which is 6.
+
+    A sum before or after it may be the number, or contain the remainder: ``3 + 5 \bmod 7``. It
+    becomes a function that is not evaluated.
+    """
     cursor.skip()
-    return True
+    modulus = as_node(parse_factor(cursor))
+    terms_after = []
+    while sign := cursor.accept("+", "-", "pm", "mp"):
+        terms_after.append(as_node(_parse_term(cursor, sign)))
+    if len(terms) > 1 or terms_after:
+        return tree.Call("mod of a sum", (*terms, modulus, *terms_after))
+    return remainder(terms[0], modulus)
 
 
 def _accept_cross(cursor: TokenCursor) -> bool:
@@ -115,9 +143,11 @@ def parse_factor(cursor: TokenCursor) -> Value:
 
 
 def remainder(number: Node, modulus: Node) -> Node:
-    """Return ``number`` modulo ``modulus``, as a number if both are numbers."""
-    if isinstance(number, tree.Num) and isinstance(modulus, tree.Num) and modulus.value > 0:
-        return tree.Num(number.value % modulus.value)
+    """Return ``number`` modulo ``modulus``, as a number if both are integers."""
+    if isinstance(number, tree.Num) and isinstance(modulus, tree.Num):
+        denominators = (number.value.denominator, modulus.value.denominator)
+        if denominators == (1, 1) and modulus.value > 0:
+            return tree.Num(number.value % modulus.value)
     return tree.Call("mod", (number, modulus))
 
 

@@ -5,13 +5,15 @@ import re
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.vocabulary import FUNCTIONS
 from fsdpo_data.answers.parsing.cursor import TokenCursor
-from fsdpo_data.answers.parsing.lex import Token, parse_integer
+from fsdpo_data.answers.parsing.lex import Token, UnparsableAnswerError, parse_integer
 from fsdpo_data.answers.parsing.nodes import as_node
 from fsdpo_data.answers.parsing.operands import operand, parse_primary
 from fsdpo_data.answers.parsing.statements import parse_value
 from fsdpo_data.answers.tree import Node
 
 _DERIVATIVE_NUMERATOR = re.compile(r"(?:d|partial)(?:\^\{?(\d)\}?)?([A-Za-z].*)")
+#: The numerator of an operator such as ``\frac{d}{dx}``, also with its operand in brackets.
+_OPERATOR_NUMERATOR = re.compile(r"(?:d|partial)(?:\^\{?\d\}?)?(?:\(.*)?")
 _DERIVATIVE_DENOMINATOR = re.compile(r"(?:d|partial)([A-Za-z]+)(?:\^\{?(\d)\}?)?")
 
 #: Variables by which a prime differentiates; a derivative by another variable names it.
@@ -32,13 +34,22 @@ def parse_fraction(cursor: TokenCursor) -> Node:
 
 
 def _parse_derivative(cursor: TokenCursor) -> Node | None:
-    r"""Parse ``\frac{d^2 x}{dt^2}`` as the variable ``x''``; None for other fractions."""
+    r"""Parse ``\frac{d^2 x}{dt^2}`` as the variable ``x''``; None for other fractions.
+
+    Raises:
+        UnparsableAnswerError: ``\frac{d}{dx}`` is an operator.
+    """
     if cursor.peek_sign() != "{" or cursor.peek(1).text[:1] not in ("d", "p"):
         return None
-    numerator = _DERIVATIVE_NUMERATOR.fullmatch(cursor.take_group_text())
-    if numerator is None or cursor.peek_sign() != "{":
+    top = cursor.take_group_text()
+    if cursor.peek_sign() != "{":
         return None
+    numerator = _DERIVATIVE_NUMERATOR.fullmatch(top)
     denominator = _DERIVATIVE_DENOMINATOR.fullmatch(cursor.take_group_text())
+    if denominator is not None and _OPERATOR_NUMERATOR.fullmatch(top):
+        raise UnparsableAnswerError("a derivative is not evaluated")
+    if numerator is None:
+        return None
     is_letter_order = denominator is not None and len(denominator[1]) > 1
     if denominator is None or (not is_letter_order and numerator[1] != denominator[2]):
         return None

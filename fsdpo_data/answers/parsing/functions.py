@@ -22,6 +22,13 @@ from fsdpo_data.answers.parsing.statements import parse_value
 from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tree import Node, Value
 
+#: Greek names of functions, which no product has before a constant.
+_FUNCTIONS_OF_CONSTANTS = frozenset(("Gamma", "zeta", "phi", "sigma", "tau"))
+_OPERATION_TOKENS = frozenset(
+    ("(", ")", "{", "}", "+", "-", "*", "/", "^", "cdot", "times", "frac")
+)
+_MAX_ARGUMENT_TOKENS = 40  #: Most tokens of a constant argument.
+
 
 @operand("cmd", *FUNCTIONS)
 def parse_function_command(cursor: TokenCursor) -> Value:
@@ -114,17 +121,33 @@ def _parse_function_arguments(cursor: TokenCursor) -> tuple[Node, ...]:
 def parse_application(cursor: TokenCursor, symbol: tree.Sym) -> Value:
     """Parse the argument of a function, if an opening bracket follows its name.
 
-    The letters f, g, h, F, G and H, and names with a prime, take any argument. Other names take
-    a single letter or number, so ``x(x+1)`` stays a product.
+    The letters f, g, h, F, G and H, and names with a prime, take any argument. Functions of number
+    theory and analysis, such as ``varphi``, take constants. Other names take a single letter or
+    number, so ``x(x+1)`` stays a product.
     """
     if cursor.peek_sign() != "(":
         return symbol
     is_closed = cursor.peek_sign(2) == ")"
     has_single_token = is_closed and cursor.peek(1).kind in ("num", "let")
-    if symbol.name.rstrip("'") in FUNCTION_LETTERS or has_single_token or symbol.name.endswith("'"):
+    is_known = symbol.name in _FUNCTIONS_OF_CONSTANTS and _has_constant_argument(cursor)
+    is_function = symbol.name.rstrip("'") in FUNCTION_LETTERS or symbol.name.endswith("'")
+    if is_function or is_known or has_single_token:
         cursor.skip()
         return tree.Call(symbol.name, parse_arguments(cursor, ")"))
     return symbol
+
+
+def _has_constant_argument(cursor: TokenCursor) -> bool:
+    """Whether the brackets that follow have numbers and their operations only."""
+    depth = 0
+    for offset in range(_MAX_ARGUMENT_TOKENS):
+        token = cursor.peek(offset)
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0:
+            return True
+        if token.kind != "num" and token.text not in _OPERATION_TOKENS:
+            return False
+    return False
 
 
 def parse_arguments(cursor: TokenCursor, closer: str) -> tuple[Node, ...]:

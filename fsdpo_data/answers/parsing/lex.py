@@ -47,10 +47,13 @@ _SIGN_KINDS = frozenset(("op", "cmd"))
 
 _GROUPED = r"\d{1,3}(?:(?:,\s?\\!\s?|\{,\}\s?|\\[,;:! ]\s?|,)\d{3})+(?![\d]|\{,\})"
 _SPACED = r"\d{1,3}(?: \d{3})+(?!\d)"
-_REPEAT = r"(?:\\(?:overline|bar|dot)\s*(?:\{\s*(?P<cycle>\d+)\s*\}|(?P<cycle1>\d)))"
+_REPEAT = (
+    r"(?:\\(?:overline|bar|dot)\s*(?:\{\s*(?P<cycle>\d+)\s*\}|(?P<cycle1>\d))"
+    r"|(?<=\.)\((?P<cycle2>\d+)\))"
+)
 # A number has one of four shapes, each with its own groups. The first has a repeating part
-# (1.2\overline{3}), the second an integer part (1,234.5e6, names ending in 2), the third only
-# decimals (.5, names ending in 3), and the fourth only dots (names ending in 4).
+# (1.2\overline{3}, or 1.(3)), the second an integer part (1,234.5e6, names ending in 2), the third
+# only decimals (.5, names ending in 3), and the fourth only dots (names ending in 4).
 _TOKEN_PATTERN = re.compile(
     rf"(?P<space>[\s~]+)"
     rf"|(?P<thin>\\[,;: !>]|\\(?:q?quad|thinspace|enspace|enskip|negthinspace)(?![A-Za-z]))"
@@ -237,7 +240,7 @@ class _Lexer:
                 return match.start() + len(first)
         decimals = match["decimals"] or match["decimals2"] or match["decimals3"] or ""
         power = match["power"] or match["power3"]
-        cycle = match["cycle"] or match["cycle1"]
+        cycle = match["cycle"] or match["cycle1"] or match["cycle2"]
         digits = _SEPARATORS.sub("", integer_part)
         if len(digits) + len(decimals) + len(cycle or "") > MAX_DIGITS:
             raise UnparsableAnswerError(f"a number has more than {MAX_DIGITS} digits")

@@ -40,9 +40,15 @@ _OPERATION_WORDS = frozenset(("squared", "cubed", "factorial", "root"))
 
 
 def parse_unit(cursor: TokenCursor, node: Node) -> tree.Unit | None:
-    """Parse a unit or a counted noun; return None if neither follows."""
+    """Parse a unit or a counted noun; return None if neither follows.
+
+    Raises:
+        UnparsableAnswerError: A prime follows an expression with a variable: a derivative.
+    """
     if cursor.is_product_end():
         return None
+    if cursor.peek_sign() == "'" and any(isinstance(part, tree.Sym) for part in tree.walk(node)):
+        raise UnparsableAnswerError("the prime of an expression is not evaluated")
     start = cursor.position
     modulus = _parse_modulus(cursor)
     if modulus is not None:

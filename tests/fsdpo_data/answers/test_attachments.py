@@ -80,6 +80,18 @@ VALUES: dict[str, tuple[str, list[str]]] = {
     "5C2": ("10", ["5", "2"]),
     "f(3)": ("f(3)", ["3"]),
     "gcd(12, 18)": ("6", ["18", "12"]),
+    "1.234.567": ("1234567", ["1.234", "567", "1"]),
+    "0.(3)": ("1/3", ["3", "0"]),
+    "1.(142857)": ("8/7", ["142857", "1"]),
+    "⌊7/2⌋": ("3", ["7/2", "2"]),
+    "⌈7/2⌉": ("4", ["7/2", "2"]),
+    "|x - 2|": ("|x-2|", ["x-2", "2", "-2"]),
+    "π/6": (r"\frac{\pi}{6}", ["6", "1/6"]),
+    "e^2": ("e^2", ["2", "e"]),
+    "x²": ("x^2", ["2", "x"]),
+    "x/3": (r"\frac{x}{3}", ["3", "x"]),
+    "5 choose 2": ("10", ["5", "2"]),
+    "10 mod 3": ("1", ["10", "3"]),
     r"11\frac{5}{6}": ("71/6", ["5/6", "11"]),
     r"$11\frac{5}{6}$": ("71/6", ["5/6", "11"]),
     r"11 $\frac56$": ("71/6", ["5/6", "11"]),
@@ -143,12 +155,70 @@ def test_a_factorial_in_a_sentence_is_read(form: str) -> None:
     assert status("5", form.format("5!")) != "correct"
 
 
-def test_the_end_of_a_tag_is_no_exclamation() -> None:
-    assert status("120", "<answer>5!</answer>") == "correct"
-    assert status("5", "<answer>5!</answer>") != "correct"
-    assert status("n!", "<answer>n!</answer>") == "correct"
-    assert status("Tom", "<answer>Tom!</answer>") == "correct"
-    assert status("5", "It is 5!!") == "correct"
+@pytest.mark.parametrize(
+    "response",
+    [
+        "The answer is {}",
+        "The answer is {} Great!",
+        "So there are {}",
+        "Final Answer: {}",
+        "Answer: **{}**",
+        "#### {}",
+        "답: {}",
+        "It is x = {}",
+        "There are 5! orders, 5! / 24 of them are even. So the answer is {}",
+    ],
+)
+def test_a_sign_at_the_end_of_a_sentence_may_be_a_factorial(response: str) -> None:
+    for value in ("5!", "-5!", "1/5!", "5!!"):
+        for gold in (value[: value.index("!")], value):
+            assert status(gold, response.format(value)) == "undecided"
+        assert status("7", response.format(value)) == "incorrect"
+    assert status("120", response.format("5!")) == "undecided"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        "5!",
+        "**5!**",
+        "$5!$",
+        r"The answer is \(5!\)!",
+        "<answer>5!</answer>",
+        "The answer is 5!.",
+    ],
+)
+def test_a_factorial_that_is_no_exclamation(response: str) -> None:
+    assert status("120", response) == "correct"
+    assert status("5", response) == "incorrect"
+
+
+@pytest.mark.parametrize(
+    ("gold", "response"),
+    [
+        ("5", "The answer is **5**!"),
+        ("5", "The answer is $5$!"),
+        ("5", r"The answer is \(5\)!"),
+        ("5", r"\boxed{5}!"),
+        ("2.5", "The answer is 2.5!"),
+        ("5", "The answer is $5!"),
+        ("1234", "The answer is 1,234!"),
+        ("5", "The answer is 5 apples!"),
+        ("5", "There are 5! = 120 orders of 5 books. So we need 5 of them."),
+        ("(3, 5)", "The answer is (3, 5)!"),
+        ("{1, 2}", r"The answer is \{1, 2\}!"),
+        ("Tom", "<answer>Tom!</answer>"),
+        ("C", "The answer is C!"),
+    ],
+)
+def test_an_exclamation_that_is_no_factorial(gold: str, response: str) -> None:
+    assert status(gold, response) == "correct"
+
+
+@pytest.mark.parametrize("value", ["n!", "(n-1)!", r"\frac{n!}{2}"])
+def test_the_factorial_of_a_formula_is_read(value: str) -> None:
+    for response in ("The answer is {}", "<answer>{}</answer>", "So there are ${}$"):
+        assert status(value, response.format(value)) == "correct"
 
 
 @pytest.mark.parametrize("response", ["**2*3**", "So it is **2*3**.", "The answer is **2*3**"])
@@ -191,3 +261,16 @@ def test_a_conclusion_that_is_not_read_hides_no_earlier_value() -> None:
     assert status("B", text) == "correct"
     assert status(r"\frac{r}{10}", text) != "correct"
     assert status(r"\cot x", "\\frac{1}{\\tan x}\n\nThis is:\n\n\\cot x\n") == "correct"
+
+
+def test_an_unread_sentence_with_the_gold_is_undecided() -> None:
+    assert status("a", "Hence y = a.") == "undecided"
+    assert status("b", "We have y = b as the result.") == "undecided"
+    assert status("c", "We have y = b as the result.") == "incorrect"
+
+
+@pytest.mark.parametrize(
+    "text", ["4 m²", "It has an area of 4 m²", "The answer is <|begin|>4<|end|>"]
+)
+def test_units_and_markers_are_no_formulas(text: str) -> None:
+    assert status("4", text) == "correct"

@@ -19,6 +19,7 @@ So {}|So {}.|Thus, {}|Therefore {}|Hence, ({})|Hence option {}|Hence option {}.|
 Hence **{}**|So option **{}**.|Thus the correct choice is {}|Therefore, the answer is option ({}).
 Choose {}|I choose {}.|We pick option {}|So we go with {}.|Select ({})|We get {}.
 The winner is {}.|The winner is {}|Only {} works|"{}"|The letter is {}
+So, ({}) is right.|Hence, {} is correct.
 {} is correct|{} is the correct answer.|Option {} is correct.|We check all. {} is the right choice.
 """.strip().replace("\n", "|").split("|")  # fmt: skip
 

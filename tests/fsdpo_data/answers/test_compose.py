@@ -21,11 +21,8 @@ def test_words_that_are_no_unit_change_nothing() -> None:
     assert compose.add_unit(read_answer("(1, 2)"), "cm").text == "(1, 2)"
 
 
-def test_names_and_factorials() -> None:
+def test_a_name_makes_an_equation() -> None:
     assert compose.add_name(read_answer("2"), "y_1").value == read("y_1 = 2")
-    assert compose.add_factorial(read_answer("26")).value == read("26!")
-    total = read_answer("2 + x")
-    assert compose.add_factorial(total) is total
 
 
 def test_the_text_of_a_composed_answer_is_not_parsed() -> None:

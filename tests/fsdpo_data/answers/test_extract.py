@@ -48,6 +48,7 @@ def test_last_boxed_takes_the_last_well_formed_box(text: str, expected: str | No
 
 OTHER_BOXES = [
     r"\Boxed{%s}",
+    r"\Aboxed{%s}",
     r"\framebox{%s}",
     r"\framebox[2cm]{%s}",
     r"\framebox[2cm][c]{%s}",

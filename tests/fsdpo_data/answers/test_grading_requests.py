@@ -7,6 +7,7 @@ from verdicts import grade_requests
 
 from fsdpo_data.answers import GradingRequest, Verdict
 from fsdpo_data.answers.grader import UNCLOSED_THINKING_RULE, MathGrader
+from fsdpo_data.answers.parsing.read import ParsedAnswer, read_answer
 from fsdpo_data.answers.thinking import ThinkingSpan
 
 
@@ -45,6 +46,23 @@ def test_any_of_several_golds_is_enough() -> None:
     assert (wrong.status, wrong.gold_form) == ("incorrect", "4")
 
 
+@pytest.mark.parametrize(
+    ("alternative", "status"), [("5", "correct"), ("6", "undecided"), ("raise", "undecided")]
+)
+def test_a_gold_that_raises_an_exception_hides_no_other(
+    alternative: str, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_gold(text: str) -> ParsedAnswer:
+        if text == "raise":
+            raise ZeroDivisionError("no rule foresees this")
+        return read_answer(text)
+
+    monkeypatch.setattr("fsdpo_data.answers.grader.read_answer", read_gold)
+    for golds in (["raise", alternative], [alternative, "raise"]):
+        request = GradingRequest(golds[0], r"\boxed{5}", alternative_golds=golds[1:])
+        assert grade(request).status == status
+
+
 def test_only_the_text_after_the_thinking_is_graded() -> None:
     thinking = "<think>It is 4.</think>"
     span = ThinkingSpan(end=len(thinking), closed=True, start=len("<think>"))
@@ -72,6 +90,11 @@ def test_unclosed_thinking_has_no_answer_unless_thinking_is_graded() -> None:
         r"\boxed{8}. But let me check the",
         "The answer is 8, or maybe not, I",
         r"The answer is \boxed{8}. Alternatively, we",
+        r"So it is \boxed{8}. Let me re-check the",
+        r"So it is \boxed{8}. Let me just make sure that",
+        r"\boxed{8} seems plausible, but I should verify by",
+        r"\boxed{8}, I guess. Then",
+        r"\boxed{8}. No, that is the",
     ],
 )
 def test_a_doubt_that_is_cut_off_leaves_no_answer(response: str) -> None:
@@ -86,6 +109,7 @@ def test_a_doubt_that_is_cut_off_leaves_no_answer(response: str) -> None:
         r"So it is \boxed{8}. To see this, note that",
         r"Is it \boxed{7}? Wait, no. So the answer is 8, and this",
         "The answer is 8.\n\nThis holds because the",
+        r"So it is \boxed{8}. We verify this: if x = 8, no two of",
     ],
 )
 def test_an_answer_before_a_truncated_explanation_counts(response: str) -> None:

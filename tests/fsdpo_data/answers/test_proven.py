@@ -222,6 +222,25 @@ def test_a_gold_repeats_a_value_for_a_reason_and_an_answer_may_repeat_it() -> No
 @pytest.mark.parametrize(
     ("gold", "answer"),
     [
+        ("|x-10^6|", "10^6-x"),
+        (r"|x-\sqrt{5000}|", r"\sqrt{5000}-x"),
+        (r"|x-100\pi|", r"100\pi-x"),
+        (r"\max(x, e^7)", "e^7"),
+        (r"\lfloor n/3^7 \rfloor", "0"),
+        ("|x-1|+|x-2|+|x-3|+|x-4|+|x-500|", "|x-1|+|x-2|+|x-3|+|x-4|+500-x"),
+        ("(i) 3, (ii) 4", "(i) 4, (ii) 3"),
+        (r"x=3 \text{ or } x=4", r"x=3 \text{ and } y=4"),
+    ],
+)
+def test_large_constants_labels_and_names_count(gold: str, answer: str) -> None:
+    for pair in ((gold, answer), (answer, gold)):
+        assert compare_answers(*pair).status == "incorrect"
+        assert status(*pair) == "incorrect"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
         (r"p \equiv 1 \pmod 8", r"p \equiv 1 \pmod 0"),
         (r"S = \sum_{k=1}^{n} k", r"k = \sum_{S=1}^{n} k"),
         (r"T = \sum_{k=1}^n a_k", r"k = \sum_{k=1}^n a_T"),
@@ -252,6 +271,10 @@ def test_an_exception_in_a_rule_leaves_a_text_undecided(monkeypatch: pytest.Monk
         # Two texts are incorrect only if a closed list has both.
         ("no solutions", "The equation has no solution.", "correct"),
         ("never monotonic", "it is never monotone", "correct"),
+        ("not possible", "It is impossible.", "correct"),
+        ("possible", "not possible", "incorrect"),
+        ("no solution", "DNE", "undecided"),
+        ("50 R 5", "50 r 5", "correct"),
         ("Both integrals diverge.", "both are divergent", "undecided"),
         ("T, F, F, T", "(a) true (b) false (c) false (d) true", "undecided"),
         ("Tom", "Thomas", "undecided"),

@@ -79,3 +79,83 @@ def test_the_units_have_the_sizes_and_dimensions_of_pint():
             differences.append(name)
     assert differences == []
     assert compared > 1_000
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("48 clips", "48 clip"),
+        ("48 clips", "48"),
+        ("48", "48 hats"),
+        ("48 clips", "48 red clips"),
+        ("14 (granola bars)", "14 bars"),
+        ("48 red clips", r"48 \text{ clips}"),
+        ("48 clips", "48 clips in all"),
+        ("3 knives", "3 knife"),
+        ("3 children", "3 child"),
+        ("8 buses", "8 bus"),
+        ("7 cookies", "7 cookie"),
+        ("5 people", "5 persons"),
+        ("10 points", "10 pts"),
+        ("5 apples, 3 pears", "3 pears and 5 apples"),
+    ],
+)
+def test_a_noun_in_another_number_is_the_same_noun(gold: str, answer: str) -> None:
+    assert compare_answers(gold, answer).status == "correct"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("48 clips", "48 hats"),
+        ("48 clips", r"\text{48 hats}"),
+        ("48 red clips", "48 blue clips"),
+        ("14 (granola bars)", "14 soap bars"),
+        ("12 students", "12 pupils"),
+        ("x = 5 apples", "x = 5 pears"),
+        ("x = 5 apples", "5 pears"),
+        ("5 apples, 3 pears", "5 apples, 3 plums"),
+        ("(5 apples, 3 pears)", "(5 apples, 3 plums)"),
+        ("7 days", "7 sandwiches"),
+        ("7 sandwiches", "7 days"),
+    ],
+)
+def test_equal_numbers_of_unknown_things_are_undecided(gold: str, answer: str) -> None:
+    verdict = compare_answers(gold, answer)
+    assert (verdict.status, verdict.rule) == ("undecided", "names")
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("48 clips", "72"),
+        ("48 clips", "72 clips"),
+        ("48 clips", "72 hats"),
+        ("5 apples, 3 pears", "3 apples, 5 pears"),
+        ("5 apples, 3 pears", "5 apples, 4 plums"),
+        ("5 steps left", "5 steps right"),
+    ],
+)
+def test_other_numbers_of_things_differ(gold: str, answer: str) -> None:
+    assert compare_answers(gold, answer).status == "incorrect"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        ("0^\\circ C", "273.15 K", "correct"),
+        ("32 degrees Fahrenheit", "0 degrees Celsius", "correct"),
+        ("20^\\circ C", "20^\\circ F", "incorrect"),
+        ("25^\\circ C", "25 K", "incorrect"),
+        ("-40^\\circ C", "-40^\\circ F", "correct"),
+        ("1 ha", "10000 m^2", "correct"),
+        ("5 cc", "5 mL", "correct"),
+        # Letters that no table knows as a unit may be one.
+        ("6 mT", "60 G", "undecided"),
+        ("6 mT", "60 m", "incorrect"),
+        ("5 cm", "5x", "incorrect"),
+    ],
+)
+def test_temperatures_and_unknown_units(gold: str, answer: str, status: str) -> None:
+    for pair in ((gold, answer), (answer, gold)):
+        assert compare_answers(*pair).status == status
