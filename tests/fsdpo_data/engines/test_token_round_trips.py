@@ -41,13 +41,17 @@ DROPS_TEXT = ("words", "between spaces", "delimiter", "bert", "fixed length", "s
 #: Kinds whose ids of a text depend on the number of characters before it, or drop repeated letters.
 NO_CONTEXT = ("fixed length", "scripts")
 TEMPLATES = ("{}\n", "{}", "Problem: {}\nSolution:", "<|im_start|>{}<|im_end|>\n\n")
-EXAMPLES = int(__import__("os").environ.get("EX", 12))
+EXAMPLES = 6
 PROOF_EXAMPLES = 1_500
 
 
 def tokenizer_params() -> list[Any]:
-    names = [f"shared {name}" for name in real_tokenizers.NAMES]
-    return [*names, *trained_tokenizers.KINDS]
+    """Return the names of all tokenizers; loading the large ones takes seconds."""
+    large = [
+        pytest.param(f"shared {name}", marks=[] if name == "llama2" else pytest.mark.proof)
+        for name in real_tokenizers.NAMES
+    ]
+    return [*large, *trained_tokenizers.KINDS]
 
 
 @pytest.fixture(scope="module", params=tokenizer_params())
