@@ -158,7 +158,7 @@ def test_the_steps_of_a_continued_prefix_are_text(chat_qwen2: Any) -> None:
 
 def test_private_characters_do_not_make_a_special_token() -> None:
     """The encoders put private characters in front of the special tokens of templates."""
-    tokenizer = trained_tokenizers.trained("Qwen")
+    tokenizer = trained_tokenizers.train_tokenizer("Qwen")
     for mark in ("\ue000", "\ue000\ue001"):
         steps = [f"{mark}</s> ends"]
         encoded = StepTokenizer(tokenizer).encode("2+2?", steps, add_eos=False)
@@ -172,8 +172,8 @@ def test_private_characters_do_not_make_a_special_token() -> None:
 
 def test_the_bytes_of_unknown_characters_belong_to_their_own_step() -> None:
     """Unigram models give all bytes of a run of unknown characters the offsets of the run."""
-    tokenizer = trained_tokenizers.trained("unigram")
-    steps = ["\U0001d538", "\U0001d539\U0001d53a"]
+    tokenizer = trained_tokenizers.train_tokenizer("unigram")
+    steps = ["\U0001d53b", "\U0001d53c\U0001d53d"]
     encoded = StepTokenizer(tokenizer).encode("2+2?", steps, add_eos=False)
     positions = [position - encoded.prompt_length for position in encoded.score_positions]
     assert positions == [3, 11]  # four bytes per character
