@@ -55,7 +55,7 @@ from fsdpo_train.sft.data import encode_rows
 from fsdpo_train.trainer.row_formats import SFT_ROWS
 from fsdpo_train.trainer.row_source import open_data
 
-EXAMPLES = [2, pytest.param(200, marks=pytest.mark.proof)]
+EXAMPLES = [2, pytest.param(60, marks=pytest.mark.proof)]
 N_SAMPLES = 4
 TOKENIZERS = ("Qwen", "bytes with a space", "metaspace, always", "unigram")
 MAX_TOKENS = 1_000_000

@@ -42,7 +42,7 @@ DROPS_TEXT = ("words", "between spaces", "delimiter", "bert", "fixed length", "s
 NO_CONTEXT = ("fixed length", "scripts")
 TEMPLATES = ("{}\n", "{}", "Problem: {}\nSolution:", "<|im_start|>{}<|im_end|>\n\n")
 EXAMPLES = 6
-PROOF_EXAMPLES = 1_500
+PROOF_EXAMPLES = 500
 
 
 def tokenizer_params() -> list[Any]:
