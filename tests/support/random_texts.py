@@ -119,7 +119,9 @@ def texts(max_pieces: int = 12, *, without: Sequence[str] = ()) -> st.SearchStra
 
 def long_lines() -> st.SearchStrategy[str]:
     """Return texts with a line that is longer than all buffers of lines."""
-    return st.tuples(texts(4), st.integers(200, 3_000)).map(lambda drawn: drawn[0] * drawn[1])
+    return st.tuples(texts(4), st.integers(200, 3_000)).map(
+        lambda text_and_count: text_and_count[0] * text_and_count[1]
+    )
 
 
 @st.composite

@@ -86,7 +86,7 @@ KINDS: dict[str, Kind] = {
 
 
 @cache
-def trained(name: str) -> Any:
+def train_tokenizer(name: str) -> Any:
     """Return the tokenizer of a kind, trained on a few lines."""
     kind = KINDS[name]
     tokenizer = Tokenizer(_new_model(kind.model))
@@ -139,7 +139,7 @@ def _trainer(kind: Kind) -> Any:
     return trainers.BpeTrainer(special_tokens=specials, initial_alphabet=alphabet, **options)
 
 
-def restored(tokenizer: Any, text: str) -> str:
+def restore_text(tokenizer: Any, text: str) -> str:
     """Return the text that the ids of a text give: NFC, and a space for the sign of a space."""
     normalizer = tokenizer.backend_tokenizer.normalizer
     if type(normalizer).__name__ == "NFC":

@@ -46,11 +46,7 @@ class CompletionEncoder:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        encoder = text_encoder(tokenizer)
-        settings = json.loads(encoder.to_str())
-        for part in ("normalizer", "pre_tokenizer"):
-            settings[part] = _without_prefix_space(settings[part])
-        self._encoders = _MarkingEncoders(type(encoder), settings)
+        self._encoders = _MarkingEncoders(text_encoder(tokenizer), is_for_completions=True)
         self._needs_anchor = any(
             (anchored := self._encode_anchored(probe)) and anchored != self._encode_alone(probe)
             for probe in _PROBES
@@ -107,9 +103,7 @@ class PromptEncoder:
     """
 
     def __init__(self, tokenizer: Any) -> None:
-        backend = tokenizer.backend_tokenizer
-        settings = json.loads(backend.to_str()) | {"truncation": None, "padding": None}
-        self._encoders = _MarkingEncoders(type(backend), settings)
+        self._encoders = _MarkingEncoders(tokenizer.backend_tokenizer)
         self._pattern = _any_of(self._encoders.names)
 
     def has_special_tokens(self, text: str) -> bool:
@@ -219,25 +213,25 @@ class _MarkingEncoders:
     """Encoders in which special tokens are text, unless a mark is in front of them.
 
     Args:
-        backend_class: Class of the fast tokenizer.
-        settings: The content of its ``tokenizer.json``.
+        backend: The fast tokenizer.
+        is_for_completions: Whether nothing is added in front of a text.
 
     Attributes:
         names: The special tokens.
     """
 
-    def __init__(self, backend_class: Any, settings: dict[str, Any]) -> None:
-        special_tokens = {
-            token["content"] for token in settings["added_tokens"] if token["special"]
-        }
+    def __init__(self, backend: Any, *, is_for_completions: bool = False) -> None:
+        added_tokens = backend.get_added_tokens_decoder().values()
+        special_tokens = {token.content for token in added_tokens if token.special}
         self.names = special_tokens - find_thinking_tokens(special_tokens)
-        settings_text = json.dumps(settings)
 
         @lru_cache(maxsize=2)
         def read(mark: str) -> Any:
-            marked_settings = json.loads(settings_text)
-            _mark_special_tokens(marked_settings, self.names, mark)
-            return _read_encoder(backend_class, json.dumps(marked_settings))
+            settings = json.loads(backend.to_str()) | {"truncation": None, "padding": None}
+            for part in ("normalizer", "pre_tokenizer") if is_for_completions else ():
+                settings[part] = _without_prefix_space(settings[part])
+            _mark_special_tokens(settings, self.names, mark)
+            return _read_encoder(type(backend), json.dumps(settings))
 
         self._read = read
 

@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("transformers")
 
+import trained_tokenizers
+
 from fsdpo_data.core.sampling import Prompt, continue_prompt
 from fsdpo_data.engines.samplers.tokenization import (
     CompletionDecoder,
@@ -154,15 +156,24 @@ def test_the_steps_of_a_continued_prefix_are_text(chat_qwen2: Any) -> None:
     assert ids.count(chat_qwen2.convert_tokens_to_ids("<|im_end|>")) == 1
 
 
-@pytest.mark.parametrize("mark", ["\ue000", "\ue000\ue001"])
-def test_private_characters_do_not_make_a_special_token(tokenizer: Any, mark: str) -> None:
+def test_private_characters_do_not_make_a_special_token() -> None:
     """The encoders put private characters in front of the special tokens of templates."""
-    end = tokenizer.eos_token
-    steps = [f"{mark}{end} ends"]
+    tokenizer = trained_tokenizers.train_tokenizer("Qwen")
+    for mark in ("\ue000", "\ue000\ue001"):
+        steps = [f"{mark}</s> ends"]
+        encoded = StepTokenizer(tokenizer).encode("2+2?", steps, add_eos=False)
+        completion_ids = encoded.input_ids[encoded.prompt_length :].tolist()
+        assert not special_ids(tokenizer) & set(completion_ids)
+        assert CompletionDecoder(tokenizer)(completion_ids) == steps[0]
+        question = f"Is {mark}</s>?"
+        ids = encode_prompt(tokenizer, Prompt(f"{question}</s>\nSo", question))
+        assert ids.count(tokenizer.eos_token_id) == 1
+
+
+def test_the_bytes_of_unknown_characters_belong_to_their_own_step() -> None:
+    """Unigram models give all bytes of a run of unknown characters the offsets of the run."""
+    tokenizer = trained_tokenizers.train_tokenizer("unigram")
+    steps = ["\U0001d53b", "\U0001d53c\U0001d53d"]
     encoded = StepTokenizer(tokenizer).encode("2+2?", steps, add_eos=False)
-    completion_ids = encoded.input_ids[encoded.prompt_length :].tolist()
-    assert not special_ids(tokenizer) & set(completion_ids)
-    assert CompletionDecoder(tokenizer)(completion_ids) == steps[0]
-    question = f"Is {mark}{end}?"
-    ids = encode_prompt(tokenizer, Prompt(f"{question}{end}\nSo", question))
-    assert ids.count(tokenizer.eos_token_id) == 1
+    positions = [position - encoded.prompt_length for position in encoded.score_positions]
+    assert positions == [3, 11]  # four bytes per character
