@@ -116,7 +116,7 @@ def test_a_dataset_of_empty_solutions_has_no_rewards_for_pairs(tmp_path: Path) -
 
 
 def test_a_stored_reward_is_in_the_bin_of_its_number(tmp_path: Path) -> None:
-    """The stored 0.7 is 0.699999988, and the mean of the stored 0.1 and 0.5 is below 0.3."""
+    """The stored 0.7 is 0.699999988, as is the mean of the stored 0.5 and 0.9."""
     rows = [response(1, 11, [0.7]), response(2, 7, [0.6])]
     dataset = import_responses(tmp_path / "ds", rows, "--prm-name", "prm")
     # 0.7 and 0.6 are in different bins: (|1 - 0.7| + |0 - 0.6|) / 2. In one bin: |0.65 - 0.5|.
@@ -125,10 +125,11 @@ def test_a_stored_reward_is_in_the_bin_of_its_number(tmp_path: Path) -> None:
     assert statistics["calibration"]["expected_error"] == pytest.approx(0.45)
     assert [entry["low"] for entry in statistics["calibration"]["bins"]] == [0.6, 0.7]
     assert statistics["distribution"]["correct"][7] == statistics["distribution"]["wrong"][6] == 1
-    means = [response(1, 11, [0.1, 0.5]), response(2, 7, [0.2])]
-    dataset = import_responses(tmp_path / "means", means, "--prm-name", "prm")
-    # (|1 - 0.3| + |0 - 0.2|) / 2; in one bin: |0.25 - 0.5|.
-    assert ("prm", "mean", "–", "0", "0.450", "0.265") in report(dataset)
+    rows = [response(1, 11, [0.5, 0.9]), response(2, 7, [0.6])]
+    dataset = import_responses(tmp_path / "means", rows, "--prm-name", "prm")
+    # The same by the mean. By the minimum: (|1 - 0.5| + |0 - 0.6|) / 2.
+    assert ("prm", "mean", "–", "0", "0.450", "0.225") in report(dataset)
+    assert ("min (default)", "–", "0", "0.550", "0.305") in report(dataset)
 
 
 def test_rewards_that_are_no_probabilities_have_no_calibration(tmp_path: Path) -> None:
