@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from fsdpo_data.core.options import Option, Options, field_option
+from fsdpo_data.core.command_line import check_read_options
+from fsdpo_data.core.options import NotWith, Option, Options, field_option
 from fsdpo_data.dataset.benchmark_problems import AllowBenchmark
 from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_train.losses.loss_options import check_loss_options
@@ -133,6 +134,8 @@ class TrainConfig(Options):
         if not self.data:
             raise self.field_error("data", "expected at least one dataset or file.")
         self._check_out()
+        if not self.save_every:
+            check_read_options(self, "save_every", ["0"], {"more than 0": ["save_limit"]})
         preset = self.deepspeed
         if preset is not None and preset not in DEEPSPEED_PRESETS and not Path(preset).is_file():
             presets = ", ".join(DEEPSPEED_PRESETS)
@@ -329,6 +332,8 @@ class PrmConfig(TrainConfig):
         """Refuse options that contradict each other."""
         super().model_post_init(context)
         check_loss_options(self, self.prm_loss.name, PRM_LOSSES)
+        if not self.held_out:
+            check_read_options(self, "held_out", ["0"], {"more than 0": ["eval_every"]})
         if self.last_step_only and self.label_positions == "token":
             raise self.field_error(
                 "last_step_only",
@@ -400,7 +405,9 @@ class DpoConfig(PreferenceSpec, TrainConfig):
     """Compute each prompt once for all its solutions, with a tree attention mask. Otherwise, each
     solution is a row of its own.
     """
-    attention: Annotated[Literal["auto", "flex", "sdpa"], Option(panel=_COMPUTE)] = "auto"
+    attention: Annotated[
+        Literal["auto", "flex", "sdpa"], Option(panel=_COMPUTE), NotWith("share_prompt")
+    ] = "auto"
     """Attention over shared prompts: ``flex`` (FlexAttention, GPUs only), ``sdpa``, or ``auto``,
     which uses flex if possible.
     """

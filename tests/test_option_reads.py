@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -52,30 +51,22 @@ ONE_STEP = "--max-steps 1 --batch-size 2"
 #: The smallest call of each mode; NEW is a new path, and ID the id of a problem.
 MODES = [
     f"fsdpo-data build --limit 1 --samples 1 --template problem {POLICY} --out NEW",
-    f"fsdpo-data build {SAMPLES} --out NEW",
     f"fsdpo-data build {SAMPLES} --sampler beam --prm prm --b1 2 --step-tokens 2 --max-steps 2 "
     "--out NEW",
     f"fsdpo-data build --problems problems.jsonl --samples 4 {RECORDED} --out NEW",
     f"fsdpo-data build --problems pairs --limit 1 --samples 4 {RECORDED} --max-failed 100% "
     "--out NEW",
-    f"fsdpo-data build --problems problems.jsonl --samples 4 {RECORDED} --shard 1/2 --out NEW",
     f"fsdpo-data build --problems problems.jsonl --samples 4 {RECORDED} --prm prm --out NEW",
     f"fsdpo-data label built --rollouts 2 {POLICY} --out NEW",
-    f"fsdpo-data label built --rollouts 2 --search first-error {POLICY} --out NEW",
-    f"fsdpo-data label built --rollouts 2 --shard 1/2 {POLICY} --out NEW",
     f"fsdpo-data label built --rollouts 4 {REPLAYED} --out NEW",
     f"fsdpo-data label built {JUDGE} --out NEW",
-    f"fsdpo-data label labelled {JUDGE} --consensus --out NEW",
     "fsdpo-data pair built --out NEW",
     f"fsdpo-data pair built --style step-dpo --threshold 1 --continuations 4 {REPLAYED} --out NEW",
     "fsdpo-data score built --prm prm --out NEW",
-    "fsdpo-data score built --prm prm --shard 1/2 --out NEW",
     "fsdpo-data score built --policy policy --reference policy --out NEW",
     "fsdpo-data select built --mixed --out NEW",
     "fsdpo-data select built --mixed --dry-run",
     "fsdpo-data select built --per-problem 2 --out NEW",
-    "fsdpo-data select built --sample 2 --out NEW",
-    "fsdpo-data select built --reward 0.. --out NEW",
     "fsdpo-data select built --split validation=0.3 --out NEW",
     "fsdpo-data select built --split validation=0.3 --part validation --out NEW",
     "fsdpo-data merge shard1 shard2 --workers 1 --out NEW",
@@ -108,8 +99,6 @@ MODES = [
     "fsdpo-data list templates problem",
     f"fsdpo-bench run --task problems.jsonl {RECORDED} --out NEW",
     f"fsdpo-bench run --task task.toml {RECORDED} --out NEW",
-    f"fsdpo-bench run --task problems.jsonl {RECORDED} --shard 1/2 --out NEW",
-    f"fsdpo-bench run --task problems.jsonl {RECORDED} --decoder bon --k 4 --prm prm --out NEW",
     f"fsdpo-bench run --task problems.jsonl --limit 1 --template problem {POLICY} --out NEW",
     f"fsdpo-bench run --task problems.jsonl --limit 1 --template problem {POLICY} --decoder sbs "
     "--prm prm --b1 2 --step-tokens 2 --max-steps 2 --out NEW",
@@ -121,18 +110,44 @@ MODES = [
     "fsdpo-bench report imported --disagreements --json",
     "fsdpo-bench diff bench bench",
     "fsdpo-bench diff bench bench --json",
-    "fsdpo-bench diff bench bench --html NEW.html",
     "fsdpo-bench prm pairs",
     "fsdpo-bench prm pairs --prm prm",
     "fsdpo-bench prm pairs --likelihood policy",
     f"fsdpo-bench prm {PROCESSBENCH}",
     f"fsdpo-bench prm {PROCESSBENCH} --tune-on processbench.json",
-    f"fsdpo-bench prm {PROCESSBENCH} --threshold 0.5",
     "fsdpo-bench prm --prm prm --template problem --prmbench prmbench.jsonl",
     "fsdpo-bench recipe",
     "fsdpo-bench recipe steps.toml --dry-run",
     "fsdpo-bench recipe steps.toml --json",
     "fsdpo-bench recipe steps.toml --results",
+]
+#: Further modes, with branches that are like those of other modes, and trainings.
+LONG_MODES = [
+    f"fsdpo-data build --problems problems.jsonl --samples 4 {RECORDED} --shard 1/2 --out NEW",
+    f"fsdpo-data label built --rollouts 2 --search first-error {POLICY} --out NEW",
+    f"fsdpo-data label built --rollouts 2 --shard 1/2 {POLICY} --out NEW",
+    f"fsdpo-data label labelled {JUDGE} --consensus --out NEW",
+    "fsdpo-data score built --prm prm --shard 1/2 --out NEW",
+    "fsdpo-data select built --sample 2 --out NEW",
+    "fsdpo-data select built --reward 0.. --out NEW",
+    f"fsdpo-bench run --task problems.jsonl {RECORDED} --shard 1/2 --out NEW",
+    f"fsdpo-bench run --task problems.jsonl {RECORDED} --decoder bon --k 4 --prm prm --out NEW",
+    "fsdpo-bench diff bench bench --html NEW.html",
+    f"fsdpo-bench prm {PROCESSBENCH} --threshold 0.5",
+    f"fsdpo-data build {SAMPLES} --out NEW",
+    f"fsdpo-train sft sft/sft.jsonl --model policy {ONE_STEP} --out NEW",
+    f"fsdpo-train sft sft/sft.jsonl --from-config policy {ONE_STEP} --out NEW",
+    "fsdpo-train sft sft/sft.jsonl --model policy --batch-tokens 512 --max-steps 1 --out NEW",
+    f"fsdpo-train prm built --model policy {ONE_STEP} --out NEW",
+    f"fsdpo-train prm built --model policy --loss pqm {ONE_STEP} --out NEW",
+    f"fsdpo-train prm built --model policy --loss implicit {ONE_STEP} --out NEW",
+    f"fsdpo-train prm built --model policy --held-out 0 {ONE_STEP} --out NEW",
+    f"fsdpo-train prm stepwise/stepwise.jsonl --model policy {ONE_STEP} --out NEW",
+    f"fsdpo-train dpo built --model policy {ONE_STEP} --out NEW",
+    f"fsdpo-train dpo built --model policy --loss dpo {ONE_STEP} --out NEW",
+    f"fsdpo-train dpo built --model policy --shuffle pairs {ONE_STEP} --out NEW",
+    f"fsdpo-train dpo built --model policy --no-share-prompt {ONE_STEP} --out NEW",
+    f"fsdpo-train dpo built --model policy --batch-pairs 2 {ONE_STEP} --out NEW",
 ]
 #: Values of parameters whose type does not give one that differs from the default.
 VALUES = {
@@ -190,6 +205,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             run_command(f"{build} --prm prm --top 2 --out built")
         run_command(f"fsdpo_data label built --rollouts 4 {REPLAYED} --out labelled")
         run_command("fsdpo_data export built --to trl-stepwise --out stepwise")
+        run_command("fsdpo_data export built --to trl-sft --out sft")
         run_command("fsdpo_data import responses.jsonl --from outputs --workers 1 --out imported")
         for index in (1, 2):
             shard = f"--shard {index}/2 --out"
@@ -260,7 +276,9 @@ def check_unread_option(line: str, parameter: CommandParameter, folder: Path) ->
     return f"{words}: accepted, and not read"
 
 
-@pytest.mark.parametrize("line", MODES)
+@pytest.mark.parametrize(
+    "line", [*MODES, *(pytest.param(line, marks=pytest.mark.proof) for line in LONG_MODES)]
+)
 def test_every_option_is_read_or_refused(
     line: str, inputs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ members are options like all others (:mod:`fsdpo_data.core.command_line`).
 import inspect
 import typing
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -84,20 +84,20 @@ class _Condition(ABC):
         self.fields = fields
 
     @abstractmethod
-    def find_conflict(self, given_fields: Container[str]) -> str:
+    def find_conflict(self, given_values: Mapping[str, Any]) -> str:
         """Return why a call does not read the field, and the next step; empty if it reads it.
 
         Args:
-            given_fields: The fields of the class that have another value than their default.
+            given_values: The values of the class that are not the defaults, by field.
         """
 
 
 class OnlyWith(_Condition):
     """Metadata of a field that a call reads only if one of some other fields is given."""
 
-    def find_conflict(self, given_fields: Container[str]) -> str:
+    def find_conflict(self, given_values: Mapping[str, Any]) -> str:
         """Return an error message if none of the other fields is given."""
-        if any(field in given_fields for field in self.fields):
+        if any(field in given_values for field in self.fields):
             return ""
         readers = " or ".join(f"`{field}`" for field in self.fields)
         return f"only {readers} reads this option. Give {readers}, or leave this option out."
@@ -106,9 +106,13 @@ class OnlyWith(_Condition):
 class NotWith(_Condition):
     """Metadata of a field that a call does not read if one of some other fields is given."""
 
-    def find_conflict(self, given_fields: Container[str]) -> str:
+    def find_conflict(self, given_values: Mapping[str, Any]) -> str:
         """Return an error message if one of the other fields is given."""
-        conflicts = [f"`{field}`" for field in self.fields if field in given_fields]
+        conflicts = [
+            f"`{field}=False`" if given_values[field] is False else f"`{field}`"
+            for field in self.fields
+            if field in given_values
+        ]
         if not conflicts:
             return ""
         return f"with {' and '.join(conflicts)}, nothing reads this option. Leave one of them out."
@@ -222,10 +226,11 @@ class Options(BaseModel, metaclass=OptionsType):
             for name, info in type(self).model_fields.items()
             if (difference := _find_difference(getattr(self, name), info.default, name))
         }
+        values = {name: value for name, (_, value) in differences.items()}
         for name, (path, value) in differences.items():
             conditions = type(self).model_fields[name].metadata
             for condition in (item for item in conditions if isinstance(item, _Condition)):
-                if conflict := condition.find_conflict(differences):
+                if conflict := condition.find_conflict(values):
                     raise InputError(conflict, field=f"{type(self).__name__}.{path}", value=value)
         return self
 

@@ -99,7 +99,7 @@ def test_shards_that_do_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[st
     shard, other = (str(tmp_path / name) for name in ("shard", "other"))
     line = [*LINE, "--max-tokens", "16"]
     call(capsys, *line, "--shard", "1/2", "--out", shard)
-    call(capsys, *line, "--limit-seed", "1", "--shard", "2/2", "--out", other)
+    call(capsys, *line, "--max-tokens", "17", "--shard", "2/2", "--out", other)
     for shards, message in (
         ([shard], "shard 2 is missing"),
         ([shard, other], "the shard is not of the same run"),

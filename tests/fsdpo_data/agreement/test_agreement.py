@@ -183,7 +183,7 @@ def test_a_threshold_is_chosen_on_other_problems(datasets: tuple[str, str]) -> N
     assert report.solutions < 36 and "other problems" in report.threshold_source
     other = fd.agree(base, f"{scored}:rewards", calibrate="kappa", seed=1)
     assert other.solutions + report.solutions != 36 or other.solutions != report.solutions
-    with pytest.raises(InputError, match="`calibrate` chooses the threshold"):
+    with pytest.raises(InputError, match=r"threshold = 0\.5: with `calibrate`"):
         fd.agree(base, scored, calibrate="f1", threshold=0.5)
 
 

@@ -61,6 +61,10 @@ class PicnicOptions(Options):
     """Number of cakes."""
     rain: bool = False
     """It rains."""
+    sun: bool = True
+    """The sun shines."""
+    hat: Annotated[bool, NotWith("sun")] = False
+    """Take a hat."""
     oven: Annotated[OvenSpec, OnlyWith("rain")] = OvenSpec(degrees=200.0)
     """The oven at home."""
 
@@ -77,6 +81,11 @@ class PicnicOptions(Options):
             {"count": 3, "basket": True, "rain": True},
             "PicnicOptions.count = 3: with `rain`, nothing reads this option. Leave one of them "
             "out.",
+        ),
+        (
+            {"hat": True, "sun": False},
+            "PicnicOptions.hat = True: with `sun=False`, nothing reads this option. Leave one of "
+            "them out.",
         ),
         (
             {"oven": OvenSpec(degrees=200.0, kind="electric")},

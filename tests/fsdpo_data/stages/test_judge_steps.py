@@ -397,7 +397,7 @@ def test_a_judge_without_a_chat_template_needs_a_format_with_another_template(
         ({}, r"LabelOptions\.rollouts = None: a source of labels is missing\. Give `rollouts`"),
         ({"judge": "j", "rollouts": 4}, "labels come from `rollouts` or from a `judge`"),
         ({"judge": "j", "model": "m"}, r"model = 'm': the `judge` is the only model"),
-        ({"rollouts": 4, "consensus": True}, "consensus needs a `judge`"),
+        ({"rollouts": 4, "consensus": True}, "consensus = True: only `judge` reads this option"),
         (
             {"judge": "j", "judge_format": "nope"},
             r"judge_format = 'nope': there is no such format\. Expected processbench, thinkprm, or",

@@ -119,5 +119,5 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     code, _, err = command(capsys, "build", "--prm", str(tmp_path / "policy"))
     assert code == 1 and "is a language model (Qwen2ForCausalLM), not a reward model" in err
     code, _, err = command(capsys, "build", "--top", "2", "--out", str(tmp_path / "unpaired"))
-    assert code == 1 and "--top 2: pairs are chosen by step rewards. Give --prm too" in err
+    assert code == 1 and "--top 2: only --prm reads this option. Give --prm, or" in err
     assert not (tmp_path / "unpaired").exists()
