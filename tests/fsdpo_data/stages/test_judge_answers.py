@@ -168,7 +168,8 @@ def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: P
         "tokens": 84,
         "seconds": 6.0,
     }
-    assert accuracy == parent["statistics"]["accuracy"] and accuracy["value"] == 0.5
+    assert accuracy == parent["statistics"]["accuracy"]
+    assert (accuracy["value"], accuracy["n"]) == (0.166667, 18)  # undecided answers are wrong
     assert manifest["outcomes"]["correct"] == 6
     assert manifest["cost"]["tokens"] == parent["cost"]["tokens"] + 84
     assert manifest["grader_rules"][RULE] == 9
