@@ -87,13 +87,16 @@ JUDGE_RULE_PREFIX = "judge/"
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 #: The outcomes that count as wrong answers. All other failures belong to the grader or the gold.
 MODEL_FAILURES: tuple[Outcome, ...] = ("incorrect", "no_answer")
-#: The outcomes that measure the model; accuracy counts only these.
+#: The outcomes that measure the model. Labels, pairs and rewards read only these.
 GRADED_OUTCOMES: tuple[Outcome, ...] = ("correct", *MODEL_FAILURES)
-#: The outcomes of answers that may be correct. Reports count them as wrong, and as correct in an
-#: upper bound.
-UNKNOWN_OUTCOMES: tuple[Outcome, ...] = (UNDECIDED, "timed_out")
-#: The outcomes of solutions that the grader could not decide. Accuracy leaves them out.
-GRADER_FAILURES: tuple[Outcome, ...] = ("undecided", "gold_unparsed", "timed_out")
+#: The outcomes of answers that the grader could not decide.
+UNDECIDED_OUTCOMES: tuple[Outcome, ...] = ("undecided", "timed_out")
+#: The outcomes that every accuracy and pass@k counts. An undecided answer is not known to be
+#: correct, so it counts as wrong.
+COUNTED_OUTCOMES: tuple[Outcome, ...] = (*GRADED_OUTCOMES, *UNDECIDED_OUTCOMES)
+#: The outcomes that no number counts: a gold that cannot be read, and a solution that nothing
+#: graded, say nothing about the model.
+UNCOUNTED_OUTCOMES: tuple[Outcome, ...] = ("gold_unparsed", UNGRADED)
 
 
 @dataclass(frozen=True, slots=True)

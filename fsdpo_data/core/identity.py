@@ -110,4 +110,5 @@ class EngineRef(FileModel):
     @property
     def first_messages(self) -> list[dict[str, Any]]:
         """The messages before the question that a server got, such as a system message."""
-        return (self.request_fields or {}).get("messages", [])
+        messages: list[dict[str, Any]] = (self.request_fields or {}).get("messages", [])
+        return messages

@@ -76,7 +76,7 @@ class RowCounts(FileModel):
 class SolutionStats(FileModel):
     """Statistics of the solutions."""
 
-    accuracy: Mean  #: Accuracy of the graded solutions; problems are the clusters.
+    accuracy: Mean  #: Accuracy, in which undecided solutions are wrong; problems are the clusters.
     pass_at_k: Mean  #: pass@k over the problems with a graded solution; k is the samples of each.
     solved_problems: int  #: Problems with a correct solution.
     mixed_problems: int  #: Problems with correct and incorrect solutions.

@@ -148,7 +148,7 @@ class AnswerJudgeStats(FileModel):
     replies: int  #: Replies; equal prompts have one reply.
     tokens: int | None  #: Tokens of the replies; None if unknown.
     seconds: float  #: Time of the judge, in seconds.
-    #: Accuracy of the graded solutions without the decisions of the judge; datasets only.
+    #: Accuracy without the decisions of the judge; datasets only.
     accuracy_without_judge: Mean | None = None
 
     def describe_decisions(self) -> str:

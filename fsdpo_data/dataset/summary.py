@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from fsdpo_cards.render import format_amount, format_percent
 
-from fsdpo_data.core.entities import GRADER_FAILURES
+from fsdpo_data.core.entities import UNDECIDED_OUTCOMES
 from fsdpo_data.core.statistics import Mean
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.stage_records import (
@@ -83,12 +83,14 @@ def _grading_rows(manifest: Manifest) -> Iterator[Row]:
     statistics = manifest.statistics
     n = manifest.get(SAMPLE_STAGE, SampleRecord).options.sampling.n
     correct = manifest.outcomes.get("correct", 0)
-    undecided = sum(manifest.outcomes.get(outcome, 0) for outcome in GRADER_FAILURES)
-    undecided_text = f"; {undecided:,} without a verdict are left out" if undecided else ""
+    undecided = sum(manifest.outcomes.get(outcome, 0) for outcome in UNDECIDED_OUTCOMES)
+    undecided_text = f"; {undecided:,} undecided count as wrong" if undecided else ""
+    without_gold = manifest.outcomes.get("gold_unparsed", 0)
+    left_out_text = f"; {without_gold:,} without a gold are left out" if without_gold else ""
     yield (
         "accuracy",
         f"{format_mean(statistics.accuracy)}  ({correct:,} of {statistics.accuracy.n:,}"
-        f"{undecided_text})",
+        f"{undecided_text}{left_out_text})",
     )
     yield (
         f"pass@{n}",

@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 from fsdpo_data.answers import Verdict
 from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.entities import (
+    COUNTED_OUTCOMES,
     GRADED_OUTCOMES,
     MODEL_FAILURES,
     UNGRADED,
@@ -23,10 +24,11 @@ _LABEL_BY_OUTCOME = {"correct": "positive", **dict.fromkeys(MODEL_FAILURES, "neg
 
 
 class GradedCount(NamedTuple):
-    """The number of correct and of graded solutions of one problem."""
+    """The number of solutions of one problem, by what is known of them."""
 
     correct: int  #: Correct solutions.
-    graded: int  #: Solutions with an outcome that counts towards accuracy.
+    graded: int  #: Solutions that are known to be correct or wrong.
+    total: int  #: Solutions that accuracy counts, the undecided ones included.
 
 
 @dataclass(slots=True)
@@ -101,7 +103,8 @@ class Tally:
         for _, group in groupby(problem_ids):
             outcomes = Counter(next(status_of_solution) for _ in group)
             graded = sum(outcomes[outcome] for outcome in GRADED_OUTCOMES)
-            self.graded_counts.append(GradedCount(correct=outcomes["correct"], graded=graded))
+            total = sum(outcomes[outcome] for outcome in COUNTED_OUTCOMES)
+            self.graded_counts.append(GradedCount(outcomes["correct"], graded, total))
 
     def outcome_counts(self) -> dict[str, int]:
         """Return the solutions by outcome for the manifest."""
@@ -125,13 +128,13 @@ class Tally:
 
         The samples of one problem are not independent, so the 95 % intervals are over problems.
         """
-        graded_problems = [count for count in self.graded_counts if count.graded]
-        is_solved = [count.correct > 0 for count in graded_problems]
+        counted_problems = [count for count in self.graded_counts if count.total]
+        is_solved = [count.correct > 0 for count in counted_problems]
         return SolutionStats(
-            accuracy=_mean_over_problems(graded_problems),
+            accuracy=_mean_over_problems(counted_problems),
             pass_at_k=mean_rate(is_solved).round(6),
             solved_problems=sum(is_solved),
-            mixed_problems=sum(0 < count.correct < count.graded for count in graded_problems),
+            mixed_problems=sum(0 < count.correct < count.graded for count in counted_problems),
             truncated=self.truncated,
             stopped_thoughts=self.stopped_thoughts,
             unique_solutions=self.unique_texts,
@@ -148,15 +151,15 @@ class Tally:
 
 
 def _mean_over_problems(counts: Sequence[GradedCount]) -> Mean:
-    """Return the accuracy of the graded solutions, with the problems as clusters."""
+    """Return the accuracy over :data:`COUNTED_OUTCOMES`, with the problems as clusters."""
     correct = [count.correct for count in counts]
-    graded = [count.graded for count in counts]
+    totals = [count.total for count in counts]
     if not counts:
         return Mean(value=None, n=0, ci95=None)
     mean = Mean(
-        value=sum(correct) / sum(graded),
-        n=sum(graded),
-        ci95=wilson_interval(correct, graded),
+        value=sum(correct) / sum(totals),
+        n=sum(totals),
+        ci95=wilson_interval(correct, totals),
         clusters=len(counts),
     )
     return mean.round(6)

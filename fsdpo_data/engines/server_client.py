@@ -26,7 +26,7 @@ CONNECT_TIMEOUT_SECONDS = 10.0  #: Seconds to wait for a connection.
 CHECK_TIMEOUT_SECONDS = 60.0  #: Seconds to wait for the list of models.
 MAX_OVERHEAD_BYTES = 2**23  #: Maximum size of a response without its completions.
 #: Errors of reading a response that does not follow the API of the server.
-PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError)
+PARSE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, OverflowError)
 #: Statuses with which a server refuses one request, and not every request: a prompt that is too
 #: long or too large, another reason in the prompt, and content that it must not process.
 REJECTION_STATUSES = frozenset({400, 413, 422, 451})

@@ -10,7 +10,7 @@ from typing import Any
 from fsdpo_data.answers import Verdict
 from fsdpo_data.answers.extraction.extract import is_marked_rule
 from fsdpo_data.answers.versions import get_grader
-from fsdpo_data.core.entities import UNKNOWN_OUTCOMES, Outcome, Problem
+from fsdpo_data.core.entities import COUNTED_OUTCOMES, UNDECIDED_OUTCOMES, Outcome, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.finish_reasons import describe_unknown_finish_reasons
 from fsdpo_data.core.statistics import Interval, mean_rate
@@ -109,7 +109,7 @@ class GradedResponse:
     @property
     def is_counted(self) -> bool:
         """Whether accuracy counts the response: its gold answer is readable."""
-        return self.verdict.status != "gold_unparsed"
+        return self.verdict.status in COUNTED_OUTCOMES
 
     @property
     def differs_from_recorded(self) -> bool:
@@ -203,8 +203,8 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
         "exact_correct": sum(response.is_exactly_correct for response in responses),
         "n": len(counted_responses),
         "ci95": _interval(counted_responses, ["correct"]),
-        "upper_bound": n_correct + sum(outcomes[outcome] for outcome in UNKNOWN_OUTCOMES),
-        "upper_bound_ci95": _interval(counted_responses, ["correct", *UNKNOWN_OUTCOMES]),
+        "upper_bound": n_correct + sum(outcomes[outcome] for outcome in UNDECIDED_OUTCOMES),
+        "upper_bound_ci95": _interval(counted_responses, ["correct", *UNDECIDED_OUTCOMES]),
         "outcomes": dict(sorted(outcomes.items())),
         "recorded_correct": sum(map(bool, recorded_verdicts)) if has_all_recorded else None,
         "disputed": sum(response.differs_from_recorded for response in responses),

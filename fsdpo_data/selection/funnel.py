@@ -18,7 +18,7 @@ class RowStats(FileModel):
     problems: int  #: Number of problems.
     solutions: int  #: Number of solutions.
     outcomes: dict[str, int]  #: Solutions by outcome.
-    accuracy: Mean  #: Accuracy of the graded solutions.
+    accuracy: Mean  #: Accuracy of the solutions.
     mixed_problems: int  #: Problems with correct and incorrect solutions.
     unique_solutions: int  #: Distinct texts, counted per problem.
     mean_steps: float | None  #: Mean number of steps of a solution; None without solutions.

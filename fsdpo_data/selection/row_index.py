@@ -187,7 +187,7 @@ def _index_solutions(
 
 
 def is_graded() -> pl.Expr:
-    """Return whether the outcome of a solution counts towards accuracy."""
+    """Return whether a solution is known to be correct or wrong."""
     return pl.col("outcome").is_in(list(GRADED_OUTCOMES))
 
 

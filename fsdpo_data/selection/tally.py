@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from fsdpo_data.core.entities import MODEL_FAILURES
+from fsdpo_data.core.entities import COUNTED_OUTCOMES, MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.dataset.tally import GradedCount, Tally
 from fsdpo_data.selection.row_index import is_graded
@@ -26,11 +26,13 @@ def tally_index(solutions: pl.DataFrame) -> Tally:
     is_stopped = ~pl.col("truncated") & ~pl.col("thinking_closed")
     tally.stopped_thoughts = solutions.select(is_stopped.sum()).item()
     by_problem = solutions.group_by("problem", maintain_order=True).agg(
-        correct=(pl.col("outcome") == "correct").sum(), graded=is_graded().sum()
+        correct=(pl.col("outcome") == "correct").sum(),
+        graded=is_graded().sum(),
+        total=pl.col("outcome").is_in(COUNTED_OUTCOMES).sum(),
     )
     tally.graded_counts = [
-        GradedCount(correct, graded)
-        for correct, graded in by_problem.select("correct", "graded").iter_rows()
+        GradedCount(correct, graded, total)
+        for correct, graded, total in by_problem.select(*GradedCount._fields).iter_rows()
     ]
     return tally
 

@@ -374,6 +374,10 @@ class ContinuationOptions(Options):
     """Random seed. Sample i of a prompt depends only on the seed, the prompt and i."""
     workers: Workers = None
     """Number of processes that grade answers."""
+    grader_alone: Annotated[bool, Option(in_digest=False)] = False
+    """Also continue solutions whose answers a judge decided (`grade --judge`). The grader alone
+    grades the continuations, and those that it leaves undecided do not count.
+    """
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
@@ -397,7 +401,8 @@ def resolve_continuation_sampler(
     The weights are loaded when they are needed.
 
     Raises:
-        InputError: if the default model differs from the one that sampled the solutions.
+        InputError: if the default model differs from the one that sampled the solutions, or a judge
+            decided outcomes of the solutions.
         UnavailableError: if the engine is not installed, or the model does not exist.
     """
     server = options.engine.server
@@ -416,6 +421,14 @@ def resolve_continuation_sampler(
             "option out.",
         )
     manifest = read_manifest(data)
+    judge = manifest.get(GRADE_STAGE, GradeRecord).options.answer_judge
+    if judge is not None and not options.grader_alone:
+        raise options.field_error(
+            "grader_alone",
+            f"the judge {judge.model.name} decided outcomes of {data}, and it does not read "
+            "continuations, so those whose answers need a judge would not count. Continue the "
+            "dataset before `grade`, or accept this with `grader_alone=True`.",
+        )
     sampling = continuation_sampling(manifest, n, **options.sampling_overrides)
     model = _resolve_continuation_model(data, options, manifest)
     _warn_of_unknown_settings(data, options, manifest, sampling)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 
 from fsdpo_data.core.command_line import given_values
-from fsdpo_data.core.entities import Outcome
+from fsdpo_data.core.entities import GRADED_OUTCOMES, Outcome
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import digest, to_json_values
 from fsdpo_data.core.lazy import pl
@@ -330,7 +330,7 @@ def _check_content(options: SelectOptions, manifest: Manifest) -> None:
             "reward", f"{options.data} has no step rewards. Run `fsdpo-data score` first."
         )
     needs_outcome = [name for name in ("pass_rate", "mixed") if getattr(options, name)]
-    if needs_outcome and not manifest.statistics.accuracy.n:
+    if needs_outcome and not any(manifest.outcomes.get(outcome) for outcome in GRADED_OUTCOMES):
         raise options.field_error(
             needs_outcome[0],
             f"{options.data} has no graded solution, so no problem has a pass rate.",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsdpo_bench.decoders.answer_classes import AnswerClasses, answer_classes, voting_answers
-from fsdpo_data.core.entities import UNGRADED, UNKNOWN_OUTCOMES, Problem
+from fsdpo_data.core.entities import UNCOUNTED_OUTCOMES, UNDECIDED_OUTCOMES, Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
 from fsdpo_data.core.parquet_files import collect_rows
@@ -28,10 +28,6 @@ from fsdpo_data.steps.rewards import (
     OUTCOME_AGGREGATE,
     aggregate_expr,
 )
-
-GOLD_UNPARSED = "gold_unparsed"
-#: Outcomes of problems that count nowhere, because the gold answer or its grading is missing.
-UNCOUNTED_OUTCOMES = (GOLD_UNPARSED, UNGRADED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +98,7 @@ class Samples:
     @cached_property
     def is_unknown_PM(self) -> np.ndarray:
         """Whether the grader left the solution undecided or ran out of time."""
-        return np.isin(self.outcome_PM, UNKNOWN_OUTCOMES)
+        return np.isin(self.outcome_PM, UNDECIDED_OUTCOMES)
 
     @cached_property
     def counts_P(self) -> np.ndarray:

@@ -18,7 +18,11 @@ from typing import Any
 from fsdpo_bench.decoders.estimators import distribute_best_of_n, expected_values
 from fsdpo_bench.metrics.full_solutions import read_full_solutions
 from fsdpo_bench.metrics.sample_arrays import PlacedProblem
-from fsdpo_data.core.entities import GRADED_OUTCOMES, UNKNOWN_OUTCOMES, Problem, Solution
+from fsdpo_data.core.entities import (
+    COUNTED_OUTCOMES,
+    Problem,
+    Solution,
+)
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
 from fsdpo_data.core.statistics import (
@@ -40,8 +44,6 @@ from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 #: Default values of N of the best-of-N curves. The curves omit values that exceed the number of
 #: solutions of more than half of the problems.
 BEST_OF_N_SIZES = (1, 2, 4, 8, 16, 32, 64)
-#: Outcomes of the solutions that count. Undecided answers and timeouts are wrong.
-COUNTED_OUTCOMES = (*GRADED_OUTCOMES, *UNKNOWN_OUTCOMES)
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,9 +87,10 @@ def _import_notes() -> str:
 class PushOptions(DatasetOptions):
     """Validate a dataset, and publish it on the Hub as one commit with one version tag.
 
-    The command also writes a card. It uploads only changed files, and downloads them again to
-    compare them. If the upload stops, run the same command again; readers see nothing before the
-    commit. The token comes from `HF_TOKEN` or `hf auth login`, never from the command line.
+    The command also writes a card. It uploads only changed files, and compares the SHA-256 of each
+    file on the Hub with its own. If the upload stops, run the same command again; readers see
+    nothing before the commit. The token comes from `HF_TOKEN` or `hf auth login`, never from the
+    command line.
 
     Examples:
         List the files to upload, and stop:

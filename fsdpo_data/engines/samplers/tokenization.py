@@ -104,10 +104,11 @@ def _text_around_user_message(
     except Exception:  # Jinja and chat templates may raise any exception
         return "", ""
     text_before, _, text_after = text.partition(_USER_MESSAGE)
-    before, after = map(encoder.find_special_tokens, (text_before, text_after))
-    if not before or not after:
+    spans_before = encoder.find_special_tokens(text_before)
+    spans_after = encoder.find_special_tokens(text_after)
+    if not spans_before or not spans_after:
         return "", ""
-    return text_before[before[-1][0] :], text_after[: after[0][1]]
+    return text_before[spans_before[-1][0] :], text_after[: spans_after[0][1]]
 
 
 def read_eos_ids(net: Any, tokenizer: Any) -> list[int]:

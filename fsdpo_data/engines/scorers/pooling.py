@@ -131,6 +131,16 @@ class PoolingScorer(TokenScorer):
         result: list[float] = rewards[0].tolist()
         return result
 
+    def _request_body(self, solution: EncodedSolution, *, use_activation: bool) -> dict[str, Any]:
+        """Return the request for the classes of the tokens of a solution."""
+        return {
+            "model": self._name,
+            "input": solution.input_ids.tolist(),
+            "task": "token_classify",
+            "use_activation": use_activation,
+            "encoding_format": "float",
+        }
+
     def _classify(
         self,
         solutions: Sequence[EncodedSolution],
@@ -140,12 +150,14 @@ class PoolingScorer(TokenScorer):
     ) -> list[list[list[float]] | ItemError]:
         """Return the classes at the score positions, [K, C], of each solution.
 
-        With ``yields_errors``, a rejected solution has its error in place of the classes.
+        With ``yields_errors``, a solution that the server rejects, or for which alone it has no
+        result, has its error in place of the classes.
 
         Raises:
             InputError: if the server does not classify every token.
             RejectedError: if the server rejects a request.
         """
+        test_body = self._request_body(self._encode(_PROBE), use_activation=False)
 
         async def classify(client: httpx2.AsyncClient, index: int) -> Any:
             solution = solutions[index]
@@ -153,15 +165,10 @@ class PoolingScorer(TokenScorer):
             return await self._server.post(
                 client,
                 "/pooling",
-                {
-                    "model": self._name,
-                    "input": solution.input_ids.tolist(),
-                    "task": "token_classify",
-                    "use_activation": use_activation[index],
-                    "encoding_format": "float",
-                },
+                self._request_body(solution, use_activation=use_activation[index]),
                 max_bytes=2**20 + n_tokens * _MAX_CLASSES * MAX_CLASS_BYTES,
                 parse=lambda response, _seconds: response["data"][0]["data"],
+                test_body=test_body,
             )
 
         results: list[list[list[float]] | ItemError] = [[] for _ in solutions]

@@ -20,16 +20,17 @@ import pytest
 import torch
 from command_line import run
 from helpers import problem_set, small_build
-from openai_server import Script, serving
+from openai_server import Script, Trick, says, serving
 from published import save_published
 from random_model import save_random_model, save_random_prm
 from scored import solutions, worst
 
-from fsdpo_data.core.errors import InputError, UnavailableError
+from fsdpo_data.core.errors import InputError, ItemError, UnavailableError
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ConnectionOptions, ScorerOptions
-from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.engines.scorers import ScorerInput, score_outcomes
+from fsdpo_data.models.untrusted import read_tokenizer
 from fsdpo_data.stages.score import ScoreRecord
 
 #: Seconds that the server may need to start on a busy machine.
@@ -167,6 +168,32 @@ def test_rewards_equal_those_in_process(tmp_path: Path, monkeypatch: pytest.Monk
         rewards = load_scorer(str(prm), served_options(url)).score(items)
     assert rewards[-1] == [] and worst(rewards[:-1], expected) < 1e-5
     assert set(script.keys) == {"Bearer sesame"}
+
+
+@pytest.mark.parametrize(
+    ("trick", "reason"),
+    [
+        (says({"error": "too long"}, 400), "answered 400"),
+        (says({"error": {"message": "KV cache"}}, 500), 'answered 500: {"error": {"message": "KV'),
+        (says({"error": {"message": "KV cache"}}), "KeyError: 'data'"),
+        (says({"data": []}), "IndexError"),
+        (says({"data": None}), "TypeError"),
+    ],
+)
+def test_an_item_that_alone_has_no_rewards_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trick: Trick, reason: str
+) -> None:
+    monkeypatch.setattr("fsdpo_data.core.http_client.MAX_DELAY_SECONDS", 0.01)
+    prm = make_prm(tmp_path)
+    items = [ScorerInput(prompt, ["It is 2."]) for prompt in ("1 + 1?", "1 + 2?", "1 + 3?")]
+    tokenizer = read_tokenizer(str(prm))
+    script = Script(prm=str(prm))
+    script.faults[str(tokenizer(items[1].prompt + items[1].steps[0])["input_ids"])] = trick
+    with serving(script) as url:
+        scorer = load_scorer(str(prm), served_options(url))
+        first, failed, last = score_outcomes(scorer, items)
+    assert isinstance(failed, ItemError) and reason in str(failed)
+    assert [len(first), len(last)] == [1, 1]
 
 
 def test_a_build_is_scored_by_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from command_line import run
+from fsdpo_bench.cli.app import app as bench
 from fsdpo_cards.dataset import policy_argument, stage_entries
 from helpers import quarantine_counts, read_sample_settings, stage_options
 from made_runs import written
@@ -24,6 +25,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SourceRow
+from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import ProblemsRecord
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.exchange.formats import (
@@ -546,16 +548,36 @@ def test_a_question_with_another_gold_is_a_warning(
     assert "2 of 24 rows are in quarantine" in caplog.text
 
 
-def test_the_summary_counts_the_solutions_without_a_verdict(tmp_path: Path) -> None:
-    """Accuracy leaves them out, and says so."""
+def test_every_command_counts_an_undecided_answer_as_wrong(tmp_path: Path) -> None:
+    """The same dataset has one accuracy in `import`, `inspect`, `grade`, `select` and `report`."""
     rows = [
         plain("1+1?", "2", "The answer is 2."),
         plain("x?", "42", r"So it is $\boxed{\text{at least } 42}$."),
     ]
-    manifest, solutions = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+    file = written(tmp_path / "theirs.jsonl", rows)
+    manifest, solutions = import_file(file, tmp_path / "out")
     assert sorted(row["outcome"] for row in solutions) == ["correct", "undecided"]
-    accuracy = dict(summary_rows(manifest))["accuracy"]
-    assert accuracy.endswith("(1 of 1; 1 without a verdict are left out)")
+    summary = dict(summary_rows(manifest))
+    assert summary["accuracy"].endswith("(1 of 2; 1 undecided count as wrong)")
+    assert summary["pass@1"].endswith("(1 of 2)")
+    accuracy = manifest.statistics.accuracy
+    assert (accuracy.value, accuracy.n) == (0.5, 2)
+
+    [scores] = json.loads(invoke(app, "grade", file, "--json"))
+    assert (scores["correct"], scores["n"], scores["upper_bound"]) == (1, 2, 2)
+    invoke(app, "select", tmp_path / "out", "--per-problem", 1, "--out", tmp_path / "selected")
+    assert read_manifest(tmp_path / "selected").statistics.accuracy == accuracy
+    invoke(bench, "report", tmp_path / "out", "--out", tmp_path / "report")
+    results = json.loads((tmp_path / "report/results.json").read_text())
+    reported = results["tasks"]["theirs"]["decoders"]["greedy"]["accuracy"]
+    assert (reported["value"], reported["n"]) == (0.5, 2)
+
+
+def invoke(program: Any, *arguments: object) -> str:
+    """Run a command in this process, and return its standard output."""
+    result = CliRunner().invoke(program, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    return result.stdout
 
 
 @pytest.mark.parametrize(

@@ -174,7 +174,9 @@ def test_a_build_without_problems_is_refused(tmp_path: Path) -> None:
 
 
 def test_accuracy_and_pass_at_1_of_the_same_solutions_have_one_interval() -> None:
-    tally = Tally(graded_counts=[GradedCount(correct=int(n < 7), graded=1) for n in range(10)])
+    tally = Tally(
+        graded_counts=[GradedCount(correct=int(n < 7), graded=1, total=1) for n in range(10)]
+    )
     statistics = tally.statistics()
     accuracy, pass_at_1 = statistics.accuracy, statistics.pass_at_k
     assert (accuracy.value, accuracy.ci95) == (pass_at_1.value, pass_at_1.ci95)

@@ -30,6 +30,7 @@ from openai_server import Handler, Script, broken, busy, serving
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.api import open_dataset
+from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError, ItemError, RunMismatchError, UnavailableError
 from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.core.sampling import Completion, SamplingSpec
@@ -44,6 +45,7 @@ from fsdpo_data.models.prompts import RECORDED_TEMPLATE
 from fsdpo_data.stages.continuations import ContinuationSampler
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.judge_answers import AnswerJudge, resolve_answer_judge
+from fsdpo_data.stages.label import LabelOptions, make_label_stage
 
 RULE = "judge/reads@0"
 #: Responses whose answers the grader leaves undecided, with the verdict of :class:`FakeJudge`.
@@ -168,7 +170,8 @@ def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: P
         "tokens": 84,
         "seconds": 6.0,
     }
-    assert accuracy == parent["statistics"]["accuracy"] and accuracy["value"] == 0.5
+    assert accuracy == parent["statistics"]["accuracy"]
+    assert (accuracy["value"], accuracy["n"]) == (0.166667, 18)  # undecided answers are wrong
     assert manifest["outcomes"]["correct"] == 6
     assert manifest["cost"]["tokens"] == parent["cost"]["tokens"] + 84
     assert manifest["grader_rules"][RULE] == 9
@@ -217,6 +220,15 @@ def test_the_grader_alone_grades_continuations_after_a_judge(
     grade(built, tmp_path / "judged", FakeJudge())
     label_with_rollouts(tmp_path / "judged", tmp_path / "labelled")
     assert "the judge reads decided outcomes of the solutions, but the grader alone" in caplog.text
+
+
+def test_continuations_after_a_judge_need_an_explicit_word(built: Path, tmp_path: Path) -> None:
+    grade(built, tmp_path / "judged", FakeJudge())
+    options = {"data": tmp_path / "judged", "out": tmp_path / "out", "rollouts": 2, "model": "tiny"}
+    with pytest.raises(InputError, match=r"the judge reads decided .*grader_alone=True"):
+        make_label_stage(make_options(LabelOptions, options))
+    assert make_label_stage(make_options(LabelOptions, {**options, "grader_alone": True}))
+    assert make_label_stage(make_options(LabelOptions, {**options, "data": built}))
 
 
 def test_equal_prompts_have_one_reply(tmp_path: Path) -> None:
