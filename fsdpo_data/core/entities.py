@@ -3,8 +3,8 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self, get_args
 
 from fsdpo_data.core.identity import ID_VERSION, digest
 
@@ -150,10 +150,22 @@ class Solution:
     search: Mapping[str, int | None] | None = None
     recorded_correct: bool | None = None
 
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Return the solution of a row of ``solutions``.
+
+        Other columns of the row are left out, and columns that it lacks are None.
+        """
+        values: dict[str, Any] = {name: row.get(name) for name in _SOLUTION_COLUMNS}
+        return cls(**values)
+
     @property
     def text(self) -> str:
         """The full text that the model generated."""
         return "".join(self.completions)
+
+
+_SOLUTION_COLUMNS = tuple(item.name for item in fields(Solution))
 
 
 @dataclass(frozen=True, slots=True)

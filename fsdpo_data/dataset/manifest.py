@@ -18,14 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from fsdpo_data.core.cost import NO_COST, Cost
 from fsdpo_data.core.errors import FsdpoError, SchemaError
 from fsdpo_data.core.file_model import FileModel
-from fsdpo_data.core.identity import digest, file_sha256
+from fsdpo_data.core.identity import RELEASE, digest, file_sha256
 from fsdpo_data.core.input_files import parse_json, read_file
 from fsdpo_data.core.options import FROM_FILE
 from fsdpo_data.core.plugins import PluginRef, loaded_plugins
 from fsdpo_data.core.row_files import suggest_entries, summarize_list
 from fsdpo_data.core.statistics import Mean
 from fsdpo_data.dataset.run_directory import CONFIG_FILE, MANIFEST_FILE, SHARD_FILE
-from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
+from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, is_readable, major_version
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE
 
@@ -123,7 +123,7 @@ class Manifest(FileModel):
 
     model_config = ConfigDict(extra="allow")
 
-    schema_version: int  #: Version of the schema.
+    schema_version: str  #: Version MAJOR.MINOR of the schema.
     digest: str  #: Digest of the names and contents of the files.
     parent: str  #: Digest of the parent dataset, or of the sources of a first build.
     made_by: str  #: Release that wrote the dataset.
@@ -299,7 +299,7 @@ def merge_plugins(earlier: Iterable[PluginRef] = ()) -> list[PluginRef]:
 
 def files_digest(files: Iterable[FileEntry]) -> str:
     """Return the digest of a dataset, computed from its files' names and contents."""
-    return digest(SCHEMA_VERSION, [(file.path, file.sha256) for file in files])
+    return digest([(file.path, file.sha256) for file in files])
 
 
 def _compute_manifest_digest(data: Mapping[str, Any]) -> str:
@@ -310,10 +310,11 @@ def _compute_manifest_digest(data: Mapping[str, Any]) -> str:
         return ""
 
 
-class _VersionOnly(BaseModel):
-    """The only field that manifests of all schema versions share."""
+class _VersionOnly(BaseModel, coerce_numbers_to_str=True):
+    """The fields that manifests of all schema versions share."""
 
-    schema_version: int
+    schema_version: str
+    made_by: str = "the release that wrote it"
 
 
 def read_manifest(root: Path) -> Manifest:
@@ -323,13 +324,13 @@ def read_manifest(root: Path) -> Manifest:
         SchemaError: if the manifest is missing, is malformed or was changed after the seal, or if
             its schema has another version.
     """
-    version = _parse_manifest(root, _VersionOnly).schema_version
+    header = _parse_manifest(root, _VersionOnly)
     file = root / MANIFEST_FILE
-    if version != SCHEMA_VERSION:
+    if not is_readable(header.schema_version):
         raise SchemaError(
-            f"{file} is of schema version {version}; this release reads version "
-            f"{SCHEMA_VERSION}. Build the dataset again with this release, or install the release "
-            "that wrote it."
+            f"{file} is of schema version {header.schema_version}; {RELEASE} reads the versions "
+            f"{major_version(SCHEMA_VERSION)}.x. Install {header.made_by}, or build the dataset "
+            "again with this release."
         )
     manifest = _parse_manifest(root, Manifest)
     manifest._location = str(file)

@@ -11,8 +11,10 @@ from fsdpo_data.dataset.schema import parse_metadata, scan_rows
 def read_problems(files: Sequence[Path]) -> dict[str, Problem]:
     """Return the problems in files of a sealed dataset, by problem id."""
     problems = {}
-    for row in collect_rows(scan_rows("problems", files)).iter_rows(named=True):
-        problem_id = row.pop("problem_id")
-        metadata = parse_metadata(problem_id, row.pop("metadata"))
-        problems[problem_id] = Problem(**row, metadata=metadata)
+    columns = ("problem_id", "question", "answer", "source", "split", "metadata")
+    rows = collect_rows(scan_rows("problems", files).select(columns))
+    for problem_id, question, answer, source, split, metadata in rows.iter_rows():
+        problems[problem_id] = Problem(
+            question, answer, source, split, parse_metadata(problem_id, metadata)
+        )
     return problems

@@ -134,19 +134,21 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
     """Yield the files with another version, other columns or other texts than expected."""
     sparse_columns = ("rollouts",) if manifest.labels_are_searched else ()
     for config in CONFIGS:
-        expected = schema.arrow_schema(config)
+        first_schema = None
         for entry in manifest.config_files(config):
             file = root / entry.path
             try:
                 file_schema = open_parquet(file).schema_arrow
                 metadata = file_schema.metadata or {}
                 version = metadata.get(schema.VERSION_KEY.encode(), b"none").decode()
-                if version != str(SCHEMA_VERSION):
+                if not schema.is_readable(version):
                     yield f"{entry.path} is of schema version {version}, not {SCHEMA_VERSION}"
-                if not file_schema.equals(expected):
-                    difference = _describe_schema_difference(file_schema, expected)
-                    yield f"{entry.path} has other columns: {difference}"
+                problems = schema.column_problems(config, file_schema)
+                problems += _column_differences(file_schema, first_schema or file_schema)
+                if problems:
+                    yield f"{entry.path} has other columns: {'; '.join(problems)}"
                     continue
+                first_schema = first_schema or file_schema
                 null_columns = _columns_with_nulls(config, file, sparse_columns)
                 if null_columns:
                     yield f"{entry.path} has nulls in {', '.join(null_columns)}"
@@ -161,12 +163,12 @@ def _columns_with_nulls(config: str, file: Path, sparse_columns: Container[str])
 
     The lists of ``sparse_columns`` may contain nulls.
     """
-    nullable_columns = schema.nullable_columns(config)
+    filled_columns = set(schema.arrow_schema(config).names) - schema.nullable_columns(config)
     dense_columns = [name for name in schema.NON_NULL_LISTS if name not in sparse_columns]
     names = set()
     for batch in read_table_batches(file):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            has_nulls = column.null_count and name not in nullable_columns
+            has_nulls = column.null_count and name in filled_columns
             if has_nulls or (name in dense_columns and column.flatten().null_count):
                 names.add(name)
     return sorted(names)
@@ -181,19 +183,17 @@ def _text_sha256(file: Path) -> str:
     return text_hash.hexdigest()
 
 
-def _describe_schema_difference(actual: pa.Schema, expected: pa.Schema) -> str:
-    """Describe the columns whose types differ, or else the order of the columns."""
-    actual_types = {column.name: str(column.type) for column in actual}
-    expected_types = {column.name: str(column.type) for column in expected}
-    differences = []
-    for name in dict.fromkeys([*expected_types, *actual_types]):
-        actual_type = actual_types.get(name, "missing")
-        expected_type = expected_types.get(name, "no such column")
-        if actual_types.get(name) != expected_types.get(name):
-            differences.append(f"{name} is {actual_type}, expected {expected_type}")
-    if differences:
-        return "; ".join(differences)
-    return f"order {list(actual_types)}, expected {list(expected_types)}"
+def _column_differences(file_schema: pa.Schema, first_schema: pa.Schema) -> list[str]:
+    """Return how the columns of a file differ from those of the first file of its config."""
+    columns, first_columns = (
+        {column.name: str(column.type) for column in item} for item in (file_schema, first_schema)
+    )
+    return [
+        f"{name} is {columns.get(name, 'missing')}, and {first_columns.get(name, 'missing')} in "
+        "the first file"
+        for name in {**first_columns, **columns}
+        if columns.get(name) != first_columns.get(name)
+    ]
 
 
 def _find_id_violations(problems: pl.LazyFrame, solutions: pl.LazyFrame) -> Iterator[str]:

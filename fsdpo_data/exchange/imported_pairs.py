@@ -37,6 +37,6 @@ class ImportedPairStage(Stage):
 def _pair_neighbours(file: Path) -> pa.Table:
     """Return the pairs of the first and second solution, of the third and fourth, and so on."""
     row = pl.col("row")
-    rows = scan_rows("solutions", [file]).with_row_index("row")
+    rows = scan_rows("solutions", [file]).select("solution_id").with_row_index("row")
     pairs = rows.select(chosen=row.gather_every(2), rejected=row.gather_every(2, offset=1))
     return join_pair_sides(file, pairs)

@@ -182,7 +182,7 @@ def regrade_table(
 
     The solutions of one problem must be neighbours. Adds the solutions of the file to ``counts``.
     """
-    solutions = [Solution(**row) for row in table.to_pylist()]
+    solutions = [Solution.from_row(row) for row in table.to_pylist()]
     requests = [
         grading_request(
             problems[solution.problem_id],

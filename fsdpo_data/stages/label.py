@@ -9,7 +9,7 @@ finished solution needs no continuation: its outcome is the label of the last st
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,7 +27,7 @@ from fsdpo_data.core.options import Option
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest, read_manifest
 from fsdpo_data.dataset.plots import count_tenths
-from fsdpo_data.dataset.schema import scan_rows, to_table
+from fsdpo_data.dataset.schema import replace_column, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_records import (
     GRADE_STAGE,
@@ -60,7 +60,7 @@ from fsdpo_data.stages.continuations import (
     resolve_continuation_sampler,
     step_prefixes,
 )
-from fsdpo_data.stages.first_error import FirstErrorStage
+from fsdpo_data.stages.first_error import FirstErrorStage, StepCount
 from fsdpo_data.stages.judge_steps import JudgeStage, judge_rows
 from fsdpo_data.stages.label_columns import count_labels, label_stats, restore_outcome_labels
 from fsdpo_data.stages.label_records import (
@@ -138,7 +138,8 @@ class LabelStage(Stage):
 
 def add_rollouts(grade_continuations: ContinuationGrader, table: pa.Table) -> pa.Table:
     """Return the solutions of a file with the counts (n, n_correct) of their steps."""
-    solutions = [Solution(**row) for row in restore_outcome_labels(table).to_pylist()]
+    table = restore_outcome_labels(table)
+    solutions = [Solution.from_row(row) for row in table.to_pylist()]
     prefixes: dict[PrefixKey, SolutionPrefix] = {}
     for solution in solutions:
         if solution.labels is not None:
@@ -150,21 +151,24 @@ def add_rollouts(grade_continuations: ContinuationGrader, table: pa.Table) -> pa
         key: count_correct(continuations)
         for key, continuations in zip(prefixes, graded_prefixes, strict=True)
     }
-    return to_table("solutions", (_add_counts(solution, counts) for solution in solutions))
+    rollouts = [_step_counts(solution, counts) for solution in solutions]
+    return replace_column(table, "rollouts", rollouts)
 
 
-def _add_counts(solution: Solution, counts: Mapping[PrefixKey, Mapping[str, int]]) -> Solution:
-    """Return a solution with the counts of its steps, if every step has graded continuations."""
+def _step_counts(
+    solution: Solution, counts: Mapping[PrefixKey, StepCount]
+) -> list[StepCount] | None:
+    """Return the counts of a solution's steps; None unless every step has graded continuations."""
     if solution.labels is None:
         # An earlier stage may have left counts of a judge, which reads ungraded solutions, too.
-        return replace(solution, rollouts=None)
+        return None
     prefixes = step_prefixes(solution.prompt, solution.completions)
     step_counts = [counts[solution.problem_id, prefix.id] for prefix in prefixes]
     # Labels of only some of the steps would mislead, so the solution gets none.
     if not all(count["n"] for count in step_counts):
-        return replace(solution, rollouts=None)
-    last_count = {"n": 1, "n_correct": int(solution.outcome == "correct")}
-    return replace(solution, rollouts=[*step_counts, last_count] if solution.completions else [])
+        return None
+    last_count: StepCount = {"n": 1, "n_correct": int(solution.outcome == "correct")}
+    return [*step_counts, last_count] if solution.completions else []
 
 
 def format_rollout_cost(manifest: Manifest) -> str:

@@ -96,7 +96,7 @@ class PushOptions(DatasetOptions):
 
             fsdpo-data push runs/pairs org/name --dry-run
 
-        Upload the next version (v2.0, v2.1, …) to a private dataset:
+        Upload the next version (v1.0.0, v1.0.1, …) to a private dataset:
 
             fsdpo-data push runs/pairs org/name
 
@@ -199,7 +199,7 @@ class PullOptions(Options):
     """Download a dataset from the Hub, and check every file, row and count.
 
     Examples:
-        fsdpo-data pull org/name@v2.0 --out runs/theirs
+        fsdpo-data pull org/name@v1.0.0 --out runs/theirs
     """
 
     name: Annotated[str, Option(positional=True, metavar="ORG/NAME[@TAG]")]

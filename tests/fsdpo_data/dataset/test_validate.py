@@ -194,7 +194,7 @@ def test_a_file_of_another_version(dataset: Path) -> None:
     table = pq.read_table(file).replace_schema_metadata({"fsdpo_schema_version": "1"})
     pq.write_table(table, file)
     reseal(dataset, file)
-    with pytest.raises(SchemaError, match="is of schema version 1, not 2"):
+    with pytest.raises(SchemaError, match=r"is of schema version 1, not 1\.0"):
         validate(dataset)
 
 
@@ -212,7 +212,7 @@ def test_counts_that_are_not_those_of_the_rows(dataset: Path) -> None:
 def test_a_manifest_of_another_version(dataset: Path) -> None:
     manifest = json.loads((dataset / "manifest.json").read_text())
     (dataset / "manifest.json").write_text(json.dumps({**manifest, "schema_version": 1}))
-    with pytest.raises(SchemaError, match="schema version 1; this release reads version 2"):
+    with pytest.raises(SchemaError, match=r"schema version 1; fsdpo .* reads the versions 1\.x"):
         validate(dataset)
     (dataset / "manifest.json").write_text("[")
     with pytest.raises(SchemaError, match="is not a manifest"):

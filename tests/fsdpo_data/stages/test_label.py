@@ -258,7 +258,7 @@ def test_a_dataset_of_an_older_grader_must_be_graded_again_before_labelling(
 ) -> None:
     """Old verdicts and new counts could disagree because of the grader alone."""
     old, sampler = tmp_path / "old", PartlyRightSampler()
-    shutil.copytree(Path(__file__).parents[2] / "data/frozen/dataset", old)
+    shutil.copytree(Path(__file__).parents[2] / "data/frozen/1.0", old)
     manifest = json.loads((old / "manifest.json").read_text())
     stage_options(manifest, "grade")["grader"] = "math@1"
     (old / "manifest.json").write_text(seal_json(manifest))

@@ -174,8 +174,7 @@ def test_a_field_of_the_metadata_has_one_type_in_all_batches(
         sampling=sample_settings(n=1),
         make_sampler=lambda: FixedSampler(texts),
     )
-    small_batches = partial(row_index.read_table_batches, batch_rows=2)
-    monkeypatch.setattr(row_index, "read_table_batches", small_batches)
+    monkeypatch.setattr(row_index, "read_batches", partial(row_index.read_batches, batch_rows=2))
     selected = fd.open_dataset(tmp_path / "run").select(level=["1"], out=tmp_path / "one")
     assert selected.manifest.rows.problems == 2
 
