@@ -157,8 +157,8 @@ def is_readable(version: str) -> bool:
 
 def unknown_columns(config: str, names: Iterable[str]) -> list[str]:
     """Return the columns that a config does not have in this release."""
-    known = arrow_schema(config).names
-    return [name for name in names if name not in known]
+    own_names = arrow_schema(config).names
+    return [name for name in names if name not in own_names]
 
 
 def plain_type(arrow_type: pa.DataType) -> pa.DataType:
@@ -187,9 +187,9 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 def full_schema(config: str, file_schema: pa.Schema) -> pa.Schema:
     """Return the columns of a config, and behind them the unknown columns of a file."""
-    known = arrow_schema(config)
+    own_schema = arrow_schema(config)
     unknown = map(file_schema.field, unknown_columns(config, file_schema.names))
-    return pa.schema([*known, *unknown], metadata=known.metadata)
+    return pa.schema([*own_schema, *unknown], metadata=own_schema.metadata)
 
 
 def column_problems(config: str, file_schema: pa.Schema) -> list[str]:
@@ -294,14 +294,14 @@ def scan_rows(config: str, files: Sequence[Path]) -> pl.LazyFrame:
         )
     rows = scan_parquet(files)
     names = open_parquet(files[0]).schema_arrow.names
-    known = arrow_schema(config)
+    own_schema = arrow_schema(config)
     missing = [name for name in nullable_columns(config) if name not in names]
     if missing:
-        empty = pl.DataFrame(pa.schema([known.field(name) for name in missing]).empty_table())
+        empty = pl.DataFrame(pa.schema([own_schema.field(name) for name in missing]).empty_table())
         rows = rows.with_columns(
             pl.lit(None, dtype=data_type).alias(name) for name, data_type in empty.schema.items()
         )
-    return rows.select(*known.names, *unknown_columns(config, names)) if missing else rows
+    return rows.select(*own_schema.names, *unknown_columns(config, names)) if missing else rows
 
 
 def _describe_type(type_spec: Any) -> str:
@@ -336,13 +336,13 @@ def replace_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Tabl
     Raises:
         ValueError: if solutions have no such column.
     """
-    known = arrow_schema("solutions")
-    if name not in known.names:
+    own_schema = arrow_schema("solutions")
+    if name not in own_schema.names:
         raise ValueError(
             f"solutions have no column {name!r}. Add the column to dataset/schema.toml first, or "
-            f"choose one of {', '.join(known.names)}."
+            f"choose one of {', '.join(own_schema.names)}."
         )
-    field = known.field(name)
+    field = own_schema.field(name)
     column = pa.array(values, type=field.type)
     return table.set_column(table.schema.get_field_index(name), field, column)
 

@@ -88,9 +88,10 @@ def test_a_stage_keeps_unknown_columns(
         assert known_rows(out, config).equals(known_rows(expected, config))
         if config != "pairs":  # new pairs are new rows
             names = [*unknown.get(config, {})]
-            before, after = (read_rows(item, config) for item in (folder / data, out))
-            kept = before.join(after, on=ID_COLUMNS[config], how="semi")
-            assert after.select(names).equals(kept.select(names))
+            rows = read_rows(out, config)
+            old_rows = read_rows(folder / data, config)
+            kept_rows = old_rows.join(rows, on=ID_COLUMNS[config], how="semi")
+            assert rows.select(names).equals(kept_rows.select(names))
     manifest = json.loads((out / "manifest.json").read_text())
     assert manifest.get("licence_notes") == ({"text": "MIT"} if data == "newer" else None)
     assert manifest["schema_version"] == SCHEMA_VERSION
@@ -120,8 +121,8 @@ def test_merged_shards_keep_unknown_columns(
     code, _, err = run(capsys, "merge", str(folder / "shard"), "--out", str(merged))
     assert code == 0, err
     names = [*USERS["solutions"]]
-    before, after = (read_rows(item, "solutions") for item in (folder / "user", merged))
-    assert after.select(names).equals(before.select(names))
+    old_rows = read_rows(folder / "user", "solutions")
+    assert read_rows(merged, "solutions").select(names).equals(old_rows.select(names))
 
 
 def test_other_readers_load_unknown_columns(folder: Path, tmp_path: Path) -> None:
