@@ -41,6 +41,7 @@ from fsdpo_data.dataset.remote import local_copy, local_paths
 from fsdpo_data.dataset.schema import CONFIGS, ColumnSummary, scan_rows, summarize_columns
 from fsdpo_data.dataset.stage import StageOptions
 from fsdpo_data.dataset.stage_registry import STAGES, command_names, stage_entry
+from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage, validate
 from fsdpo_data.engines import load
@@ -283,10 +284,18 @@ class Dataset:
         """Return the location and the main numbers, one per line."""
         lines = [
             f"{name:<13} {value}"
-            for name, value in summary_rows(self.manifest)
+            for name, value in summary_rows(self.statistics())
             if name in SUMMARY_NAMES
         ]
         return "\n".join([self.location, *lines])
+
+    def statistics(self, gamma: float = DEFAULT_GAMMA) -> DatasetStatistics:
+        """Return the statistics of the rows, which are computed when they are read.
+
+        Args:
+            gamma: Inverse temperature of the rewards in the step weights α of pairs.
+        """
+        return DatasetStatistics(self.path, self.manifest, gamma=gamma)
 
     def problems(self) -> pl.LazyFrame:
         """Return the problems; a row has the fields of :meth:`Problem.to_row`."""

@@ -1,5 +1,7 @@
 """The manifest of a sealed dataset: its records, and how it is read and checked.
 
+It has the facts that rows cannot tell. :mod:`fsdpo_data.dataset.statistics` computes the rest.
+
 ``stages`` has one entry per stage. The models of the entries belong to the stages, and
 :meth:`Manifest.find` validates an entry when it is used. The entry of an unknown stage, such as one
 of a plug-in, therefore stays readable.
@@ -11,7 +13,7 @@ import json
 import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
@@ -23,7 +25,6 @@ from fsdpo_data.core.input_files import parse_json, read_file
 from fsdpo_data.core.options import FROM_FILE
 from fsdpo_data.core.plugins import PluginRef, loaded_plugins
 from fsdpo_data.core.row_files import suggest_entries, summarize_list
-from fsdpo_data.core.statistics import Mean
 from fsdpo_data.dataset.run_directory import CONFIG_FILE, MANIFEST_FILE, SHARD_FILE
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, is_readable, major_version
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
@@ -65,25 +66,12 @@ AnyRecord: TypeAlias = StageRecord[Any, Any]
 RawRecord: TypeAlias = StageRecord[dict[str, Any], dict[str, Any]]
 
 
-class RowCounts(FileModel):
+class RowCounts(NamedTuple):
     """The number of rows in each config of the dataset, as Hugging Face calls its tables."""
 
     problems: int  #: Rows of ``problems``.
     solutions: int  #: Rows of ``solutions``.
     pairs: int  #: Rows of ``pairs``.
-
-
-class SolutionStats(FileModel):
-    """Statistics of the solutions."""
-
-    accuracy: Mean  #: Accuracy of the graded solutions; problems are the clusters.
-    pass_at_k: Mean  #: pass@k over the problems with a graded solution; k is the samples of each.
-    solved_problems: int  #: Problems with a correct solution.
-    mixed_problems: int  #: Problems with correct and incorrect solutions.
-    truncated: int  #: Solutions that reached ``max_tokens``.
-    stopped_thoughts: int = 0  #: Other solutions without an end, which stopped in their thinking.
-    unique_solutions: int  #: Distinct texts, counted per problem.
-    tokens_per_second: float | None  #: Sampled tokens per second; None without a time.
 
 
 class FileEntry(FileModel):
@@ -129,13 +117,6 @@ class Manifest(FileModel):
     made_by: str  #: Release that wrote the dataset.
     #: The stages whose results the dataset has, in the order in which they ran.
     stages: list[RawRecord]
-    rows: RowCounts  #: Number of rows in each config.
-    outcomes: dict[str, int]  #: Solutions by outcome.
-    labels: dict[str, int]  #: Steps by the value of ``labels``; ``steps`` is the total.
-    grader_rules: dict[str, int]  #: Solutions by the grader's rule that decided their outcome.
-    statistics: SolutionStats  #: Statistics of the solutions.
-    #: Solutions that contain thinking, by ``closed`` and ``unclosed``.
-    thinking: dict[str, int] = Field(default_factory=dict)
     cost: Cost  #: Cost of all stages, also of those whose results other stages replaced.
     files: list[FileEntry]  #: Parquet files; the file of ``problems`` comes first.
     #: Plug-ins that were loaded in any stage.
@@ -275,6 +256,13 @@ class Manifest(FileModel):
     def labels_are_searched(self) -> bool:
         """Whether ``labels`` has the result of a search, and steps without rollouts are null."""
         return self.is_written("labels")
+
+    @property
+    def rows(self) -> RowCounts:
+        """The number of rows in each config."""
+        return RowCounts(
+            *(sum(entry.rows for entry in self.config_files(config)) for config in CONFIGS)
+        )
 
     def config_files(self, config: str) -> list[FileEntry]:
         """Return the file entries of a config."""

@@ -7,7 +7,13 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, OUTCOMES, UNGRADED
+from fsdpo_data.core.entities import (
+    GRADED_OUTCOMES,
+    MODEL_FAILURES,
+    NO_VERDICT,
+    OUTCOMES,
+    UNGRADED,
+)
 from fsdpo_data.core.errors import FsdpoError, SchemaError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.lazy import pa, pl
@@ -107,7 +113,6 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
         violations += _find_id_violations(problems, solutions)
         violations += _find_metadata_violations(problems)
         violations += _find_row_violations(solutions, manifest)
-        violations += _find_count_violations(root, manifest)
     # The pairs of a plug-in have their own rules.
     record = manifest.find(PAIR_STAGE, PairRecord)
     if not violations and record is not None:
@@ -115,7 +120,6 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
             manifest.config_paths(root, "pairs"),
             manifest.config_paths(root, "solutions"),
             record.options,
-            record.counts,
         )
     if violations:
         raise _invalid_dataset_error(root, violations)
@@ -138,7 +142,8 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
         for entry in manifest.config_files(config):
             file = root / entry.path
             try:
-                file_schema = open_parquet(file).schema_arrow
+                parquet_file = open_parquet(file)
+                file_schema = parquet_file.schema_arrow
                 metadata = file_schema.metadata or {}
                 version = metadata.get(schema.VERSION_KEY.encode(), b"none").decode()
                 if not schema.is_readable(version):
@@ -149,6 +154,9 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
                     yield f"{entry.path} has other columns: {'; '.join(problems)}"
                     continue
                 first_schema = first_schema or file_schema
+                n_rows = parquet_file.metadata.num_rows
+                if n_rows != entry.rows:
+                    yield f"{entry.path} has {n_rows} rows, the manifest says {entry.rows}"
                 null_columns = _columns_with_nulls(config, file, sparse_columns)
                 if null_columns:
                     yield f"{entry.path} has nulls in {', '.join(null_columns)}"
@@ -258,6 +266,9 @@ def _text_rules() -> dict[str, pl.Expr]:
     is_blank = pl.element().str.strip_chars().str.len_bytes() == 0
     return {
         f"have an outcome that is not one of {', '.join(OUTCOMES)}": ~outcome.is_in(OUTCOMES),
+        f"are {UNGRADED}, but somebody decided, or the other way round": (
+            (outcome == UNGRADED) != (pl.col("verdict_by") == NO_VERDICT)
+        ),
         "have no steps column": steps.is_null(),
         "hold a blank step": _any_element(steps, is_blank),
         "are correct without a tolerance, but not with it": (
@@ -356,18 +367,3 @@ def _reward_rules(*, rewards_are_probabilities: bool) -> dict[str, pl.Expr]:
             _any_element(rewards, ~is_valid.fill_null(value=False))
         ),
     }
-
-
-def _find_count_violations(root: Path, manifest: Manifest) -> Iterator[str]:
-    """Yield the counts in the manifest that differ from the counts of the rows."""
-    for config in CONFIGS:
-        files = manifest.config_paths(root, config)
-        n_rows = collect_rows(scan_rows(config, files).select(pl.len())).item() if files else 0
-        manifest_rows = getattr(manifest.rows, config)
-        if n_rows != manifest_rows:
-            yield f"{config} has {n_rows} rows, the manifest says {manifest_rows}"
-    solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
-    counts = collect_rows(solutions.group_by("outcome").len())
-    outcomes = dict(zip(counts["outcome"], counts["len"], strict=True))
-    if outcomes != manifest.outcomes:
-        yield f"outcomes are {outcomes}, the manifest says {manifest.outcomes}"

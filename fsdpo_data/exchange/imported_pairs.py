@@ -12,7 +12,6 @@ from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.dataset.stage_records import PAIR_STAGE
 from fsdpo_data.pairs.checks import ImportedPairSettings
-from fsdpo_data.pairs.statistics import imported_pair_statistics
 
 
 @dataclass(frozen=True)
@@ -29,9 +28,7 @@ class ImportedPairStage(Stage):
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Write one file of pairs per file of solutions."""
         draft.add_pairs(_pair_neighbours)
-        counts = imported_pair_statistics(draft.current_files("pairs"))
-        draft.manifest.rows.pairs = counts.pairs
-        return self.make_record(counts)
+        return self.make_record()
 
 
 def _pair_neighbours(file: Path) -> pa.Table:

@@ -162,7 +162,6 @@ def _index_solutions(
         "thinking_closed": pl.col("thinking_closed"),
         "text": text.hash(seed=0),
         "id": pl.col("solution_id").hash(seed=0),
-        "is_judged": pl.col("answer_judge").is_not_null(),
     }
     if request.aggregate:
         columns["reward"] = aggregate_expr("step_rewards", request.aggregate)

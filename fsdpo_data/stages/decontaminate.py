@@ -31,6 +31,7 @@ from fsdpo_data.dataset.stage_registry import (
     Row,
     StageEntry,
 )
+from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.engines.options import Resume
 from fsdpo_data.problems.benchmark_questions import BenchmarkQuestions, read_benchmark
@@ -417,7 +418,7 @@ def _training_problems(options: DecontaminateOptions) -> Sequence[Problem]:
     return source.problems
 
 
-def _summarize(record: OverlapRecord, manifest: Manifest) -> list[Row]:
+def _summarize(record: OverlapRecord, statistics: DatasetStatistics) -> list[Row]:
     """Return a row of the summary for each comparison."""
     return [
         (

@@ -43,6 +43,7 @@ from fsdpo_data.dataset.stage_registry import (
     Row,
     StageEntry,
 )
+from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.summary import divide
 from fsdpo_data.engines.options import FailureOptions, Shard
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
@@ -62,7 +63,7 @@ from fsdpo_data.stages.continuations import (
 )
 from fsdpo_data.stages.first_error import FirstErrorStage, StepCount
 from fsdpo_data.stages.judge_steps import JudgeStage, judge_rows
-from fsdpo_data.stages.label_columns import count_labels, label_stats, restore_outcome_labels
+from fsdpo_data.stages.label_columns import restore_outcome_labels
 from fsdpo_data.stages.label_records import (
     LABEL_STAGE,
     JudgeCounts,
@@ -116,7 +117,6 @@ class LabelStage(Stage):
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Sample the missing continuations, then write the counts and their statistics."""
-        manifest = draft.manifest
         list_prefixes = partial(list_step_prefixes, draft.parent_files("solutions"))
         sampler = self.continuation_sampler
         with sampler.sample_continuations(
@@ -125,12 +125,8 @@ class LabelStage(Stage):
             with sampler.open_grader(draft, run, self.workers) as grade_continuations:
                 add_counts = partial(add_rollouts, grade_continuations)
                 draft.rewrite_config("solutions", phase="count", transform=add_counts)
-            files = draft.current_files("solutions")
-            if manifest.labels_are_searched:
-                manifest.labels = count_labels(files)  # outcome labels again
             counts = RolloutCounts(
                 prefixes=len(run.line_spans),
-                labels=label_stats(files, is_searched=False),
                 failed=len(sampler.open_failures(run)),
             )
             return self.make_record(counts, sampler.measure_cost(run))
@@ -369,13 +365,14 @@ def _consensus_settings(options: LabelOptions) -> LabelSettings | None:
     return record.options
 
 
-def _summarize(record: LabelRecord, manifest: Manifest) -> list[Row]:
+def _summarize(record: LabelRecord, statistics: DatasetStatistics) -> list[Row]:
     """Return the rows of the summary."""
     counts = record.counts
     if isinstance(counts, JudgeCounts):
         return judge_rows(record.options, counts)
     n = record.options.continuations.sampling.n
-    disagreements = format_percent(divide(counts.labels.disagreements, counts.labels.steps))
+    labels = statistics.step_labels
+    disagreements = format_percent(divide(labels.disagreements, labels.steps))
     if record.options.search is not None:
         row = (
             "first error",
@@ -388,17 +385,16 @@ def _summarize(record: LabelRecord, manifest: Manifest) -> list[Row]:
     else:
         row = (
             "rollouts",
-            f"{n} per step before the last, which has the outcome; {counts.labels.steps:,} steps, "
+            f"{n} per step before the last, which has the outcome; {labels.steps:,} steps, "
             f"of which {disagreements} differ from the outcome label at a threshold of 0.5",
         )
     return [row]
 
 
-def _plot(record: LabelRecord, root: Path, manifest: Manifest) -> dict[str, Distribution]:
+def _plot(record: LabelRecord, statistics: DatasetStatistics) -> dict[str, Distribution]:
     """Return the distribution of the counts of steps."""
     counts = pl.col("rollouts").struct
-    solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
-    rollouts = solutions.select("rollouts").explode("rollouts").drop_nulls()
+    rollouts = statistics.scan_solutions().select("rollouts").explode("rollouts").drop_nulls()
     title = "Steps by fraction of correct continuations"
     if isinstance(record.counts, JudgeCounts):
         title = "Steps by fraction of votes without an error so far"

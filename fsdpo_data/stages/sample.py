@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.completion_records import CompletionRecord
+from fsdpo_data.core.cost import NO_COST
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
@@ -53,7 +54,6 @@ from fsdpo_data.dataset.stage_records import (
     problem_settings,
 )
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
-from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.resolved import ResolvedPolicy
 from fsdpo_data.engines.samplers import (
     PromptFailure,
@@ -73,7 +73,7 @@ from fsdpo_data.stages.import_labels import (
     ImportRecord,
     ImportSettings,
 )
-from fsdpo_data.stages.score import ScoreRecord, reward_statistics
+from fsdpo_data.stages.score import ScoreCounts, ScoreRecord
 from fsdpo_data.stages.write_solutions import SHARD_SOLUTIONS, ShardTask, write_solutions
 
 #: Folder of the sampled dataset inside the directory of a run with further stages.
@@ -473,30 +473,34 @@ def seal_samples(
         label_counts: Counts of imported step labels; None without them.
     """
     files = [_write_problems(run, source)]
-    tally = Tally()
+    cost = NO_COST
     tasks = _shard_tasks(run, spec, source.problems, sample_counts or {})
     progress.phase("write solutions", len(tasks))
-    for file, counts in write_solutions(tasks, workers):
+    for file, file_cost in write_solutions(tasks, workers):
         files.append(file)
-        tally.add(counts)
+        cost += file_cost
         progress.advance(1)
     n_failed = sum(problem.id not in run.line_spans for problem in source.problems)
-    solution_files = [run.path / file.path for file in files[1:]]
     records: list[AnyRecord] = [
         problem_record(source),
         SampleRecord(
             name=SAMPLE_STAGE,
             options=spec.sample,
             counts=StageCounts(failed=n_failed),
-            cost=tally.cost(),
+            cost=cost,
         ),
         GradeRecord(name=GRADE_STAGE, options=spec.grade, writes=["outcome"], counts=GradeCounts()),
     ]
     if spec.score is not None:
-        records.append(_search_record(spec.score, solution_files, format_evidence))
+        score_counts = ScoreCounts(format_evidence=format_evidence)
+        records.append(
+            ScoreRecord(
+                name=SCORE_STAGE, options=spec.score, writes=["step_rewards"], counts=score_counts
+            )
+        )
     if spec.step_labels is not None and label_counts is not None:
         records.append(_import_record(spec.step_labels, label_counts))
-    manifest = make_manifest(records, files=files, tally=tally)
+    manifest = make_manifest(records, files)
     progress.phase("validate", 1)
     seal_dataset(run.path, manifest, dataset_card, saved_problems=len(run.line_spans))
     progress.advance(1)
@@ -514,15 +518,6 @@ def _write_problems(run: RunDir, source: ProblemSet) -> FileEntry:
     path = "problems/train-00000-of-00001.parquet"
     write_parquet(problems_table(source.problems), root / path)
     return FileEntry.from_file(root, path, len(source.problems))
-
-
-def _search_record(
-    settings: ScoreSettings, solution_files: list[Path], format_evidence: str
-) -> ScoreRecord:
-    """Return the entry of the step rewards that a search has computed."""
-    counts = reward_statistics(solution_files)
-    counts.format_evidence = format_evidence
-    return ScoreRecord(name=SCORE_STAGE, options=settings, writes=["step_rewards"], counts=counts)
 
 
 def _import_record(settings: ImportSettings, counts: ImportCounts) -> ImportRecord:

@@ -214,7 +214,7 @@ def pull(options: PullOptions) -> None:
     _disable_hub_progress_bars()
     with progress() as progress_bar:
         data = api.pull(options.name, options.out, progress_bar)
-    print_summary(data.manifest, f"pulled {options.name} to {data.path}")
+    print_summary(data.statistics(), f"pulled {options.name} to {data.path}")
     print_inspect_command(data)
 
 
@@ -471,7 +471,7 @@ def import_(options: ImportOptions) -> None:
         with progress() as progress_bar:
             manifest, result = run_import(options, progress_bar, label_format)
         quarantine_file = out / QUARANTINE_FILE
-        print_summary(manifest, f"sealed {out}")
+        print_summary(api.open_output(out, manifest).statistics(), f"sealed {out}")
     typer.echo(
         f"wrote {result.rows:,} solutions of {result.read:,} rows to {out}: "
         f"{result.steps[True]:,} right steps, {result.steps[False]:,} wrong"
