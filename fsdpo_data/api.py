@@ -60,6 +60,7 @@ from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.pair import PairOptions, StepPairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
+from fsdpo_data.stages.seal import SealOptions, run_seal
 from fsdpo_data.stages.select import SelectOptions
 from fsdpo_data.steps.rewards import DEFAULT_GAMMA
 from fsdpo_data.steps.segment import segmenter_name, split_solution
@@ -90,6 +91,7 @@ __all__ = [
     "open_dataset",
     "pull",
     "push",
+    "seal",
     "segment",
 ]
 
@@ -488,6 +490,18 @@ def build(options: BuildOptions) -> Dataset:
     """
     _refuse_shard(options)
     return open_output(*run_build(options, NO_PROGRESS))
+
+
+@accepts_options(SealOptions, "folder")
+def seal(options: SealOptions) -> Dataset:
+    """Seal an edited copy of a dataset, so that all commands read it again.
+
+    Example:
+        from fsdpo_data import seal
+
+        dataset = seal("runs/edited", out="runs/short", parent="runs/demo")
+    """
+    return open_output(*run_seal(options, NO_PROGRESS))
 
 
 def run_stage(options: StageOptions, progress: Progress = NO_PROGRESS) -> Dataset:

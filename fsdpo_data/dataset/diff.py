@@ -9,7 +9,7 @@ from pathlib import Path
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet
 from fsdpo_data.core.toml_tables import read_toml
-from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.run_directory import KeyChange, differing_keys
 from fsdpo_data.dataset.schema import CONFIGS, scan_rows, unknown_columns
 from fsdpo_data.dataset.validate import check_files, explain_damage
@@ -96,6 +96,40 @@ def _hash_columns(names: Sequence[str]) -> pl.Expr:
     """Return the hash of some columns; a row of nulls has the hash 0, whatever their types."""
     is_null = pl.all_horizontal(pl.col(names).is_null())
     return pl.when(is_null).then(pl.lit(0, pl.UInt64)).otherwise(pl.struct(names).hash())
+
+
+def count_changed_values(
+    first: Path, second: Path, second_manifest: Manifest
+) -> dict[str, dict[str, int]]:
+    """Return by config and column the rows of both datasets that have another value.
+
+    Columns of one dataset alone are left out.
+
+    Args:
+        first: A sealed dataset.
+        second: Directory of another dataset, which needs no manifest.
+        second_manifest: Its manifest.
+    """
+    first_manifest = read_manifest(first)
+    counts: dict[str, dict[str, int]] = {}
+    for config in CONFIGS:
+        id_columns = read_toml(__file__)[config]["id"]
+        frames = []
+        for root, manifest in ((first, first_manifest), (second, second_manifest)):
+            if files := manifest.config_paths(root, config):
+                frames.append((files, scan_rows(config, files).collect_schema().names()))
+        if len(frames) < len((first, second)):
+            continue
+        names = [name for name in frames[0][1] if name in frames[1][1]]
+        parts = {name: [name] for name in names if name not in id_columns} | {"id": id_columns}
+        old_rows, new_rows = (_hash_rows(config, files, parts) for files, _ in frames)
+        rows = old_rows.join(new_rows, on="id", suffix="_new")
+        changed = {
+            name: int((rows[name] != rows[f"{name}_new"]).sum()) for name in parts if name != "id"
+        }
+        if present := {name: count for name, count in changed.items() if count}:
+            counts[config] = present
+    return counts
 
 
 def option_changes(first: Path, second: Path) -> list[KeyChange]:

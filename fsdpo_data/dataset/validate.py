@@ -71,14 +71,16 @@ def check_files(root: Path, files: Iterable[FileEntry]) -> None:
         SchemaError: naming every file that is missing or changed.
     """
     violations = []
+    is_edited = False
     for entry in files:
         file = root / entry.path
         if not file.is_file():
             violations.append(f"{entry.path} is missing")
         elif file_sha256(file) != entry.sha256:
             violations.append(f"{entry.path} was changed since it was sealed (SHA-256 differs)")
+            is_edited = True
     if violations:
-        raise _invalid_dataset_error(root, violations)
+        raise _invalid_dataset_error(root, violations, is_edited=is_edited)
 
 
 def _check_no_other_files(root: Path, files: Iterable[FileEntry]) -> None:
@@ -97,7 +99,7 @@ def _check_no_other_files(root: Path, files: Iterable[FileEntry]) -> None:
         if file not in paths
     ]
     if violations:
-        raise _invalid_dataset_error(root, violations)
+        raise _invalid_dataset_error(root, violations, is_edited=True)
 
 
 def check_invariants(root: Path, manifest: Manifest) -> None:
@@ -125,12 +127,23 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
         raise _invalid_dataset_error(root, violations)
 
 
-def _invalid_dataset_error(root: Path, violations: Sequence[str]) -> SchemaError:
-    """Return the error for violated invariants."""
+def _invalid_dataset_error(
+    root: Path, violations: Sequence[str], *, is_edited: bool = False
+) -> SchemaError:
+    """Return the error for violated invariants.
+
+    Args:
+        root: Directory of the dataset.
+        violations: The violations.
+        is_edited: Whether somebody may have edited the files.
+    """
+    edit_advice = ""
+    if is_edited:
+        edit_advice = f" If you edited it, seal the edit: `fsdpo-data seal {root} --out NEW`."
     return SchemaError(
         f"{root} is not a valid dataset:\n"
         + "".join(f"  {violation}\n" for violation in violations)
-        + "Build the dataset again, or download it again."
+        + f"Build the dataset again, or download it again.{edit_advice}"
     )
 
 
@@ -213,6 +226,12 @@ def _find_id_violations(problems: pl.LazyFrame, solutions: pl.LazyFrame) -> Iter
                 f"{len(duplicate_ids)} {column}s occur more than once: "
                 f"{summarize_list(duplicate_ids)}"
             )
+    # Grading and pairing take the solutions of a problem together.
+    starts = pl.col("problem_id").ne_missing(pl.col("problem_id").shift())
+    counts = solutions.select(starts.sum(), n=pl.col("problem_id").n_unique())
+    n_starts, n_problems = collect_rows(counts).row(0)
+    if n_starts != n_problems:
+        yield "the solutions of a problem are not one after another: sort them by problem_id"
     orphans = solutions.join(problems, on="problem_id", how="anti").select("solution_id")
     orphan_ids = collect_rows(orphans, streaming=True)["solution_id"].to_list()
     if orphan_ids:
