@@ -11,7 +11,7 @@ from fsdpo_cards.render import format_token_count
 
 from fsdpo_data.cli.options import with_flags
 from fsdpo_data.core.terminal import strip_control_characters
-from fsdpo_data.dataset.schema import ColumnSummary, other_values
+from fsdpo_data.dataset.schema import SCHEMA_VERSION, ColumnSummary, other_values
 from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.step_labels import LabelKind, right_steps
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
@@ -104,6 +104,7 @@ def print_columns(columns: Mapping[str, Sequence[ColumnSummary]]) -> None:
             cells = (column.type, f"{column.nulls:,}", column.description)
             table.add_row(column.name, *map(escape_for_terminal, cells))
         Console().print(table)
+    Console().print(f"\nschema {SCHEMA_VERSION}; SCHEMA.md has the rules for values and versions")
 
 
 def _print_pair(console: Console, pair: Mapping[str, Any], gamma: float) -> None:

@@ -304,20 +304,16 @@ def scan_rows(config: str, files: Sequence[Path]) -> pl.LazyFrame:
     return rows.select(*own_schema.names, *unknown_columns(config, names)) if missing else rows
 
 
-def _describe_type(type_spec: Any) -> str:
-    """Return a type in a few characters, such as ``[string]`` for a list of strings."""
-    if isinstance(type_spec, list):
-        return f"[{_describe_type(type_spec[0])}]"
-    if isinstance(type_spec, dict):
-        return f"{{{', '.join(type_spec)}}}"
-    return str(type_spec)
+def describe_type(type_spec: Any) -> str:
+    """Return a type in a few characters, such as ``list<string>``."""
+    return str(_arrow_type(type_spec)).replace("item: ", "")
 
 
 def summarize_columns(config: str, rows: pl.LazyFrame) -> list[ColumnSummary]:
     """Return a summary of each column of a config, for the rows of :func:`scan_rows`."""
     nulls = collect_rows(rows.null_count()).row(0, named=True)
     descriptions = describe_columns(config)
-    types = {column.name: _describe_type(column.type_spec) for column in config_columns(config)}
+    types = {column.name: describe_type(column.type_spec) for column in config_columns(config)}
     unknown = f"not a column of schema {SCHEMA_VERSION}"
     return [
         ColumnSummary(

@@ -58,7 +58,7 @@ class SolutionStatistics:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RewardStatistics:
+class StepRewardStatistics:
     """Statistics of step rewards. Mean rewards are over solutions."""
 
     scored: int  #: Solutions with rewards.
@@ -109,7 +109,7 @@ class DatasetStatistics:
         return int(collect_rows(rows, streaming=True).item())
 
     @cached_property
-    def rewards(self) -> RewardStatistics | None:
+    def rewards(self) -> StepRewardStatistics | None:
         """Statistics of the step rewards; None if no stage wrote any."""
         if not self.manifest.is_written("step_rewards"):
             return None
@@ -283,7 +283,7 @@ def _main_aggregate(aggregates: Sequence[str]) -> str:
 
 def reward_statistics(
     files: Sequence[Path], aggregates: Sequence[str] = ("mean", "min")
-) -> RewardStatistics:
+) -> StepRewardStatistics:
     """Return statistics of the rewards in files of solutions.
 
     Args:
@@ -309,7 +309,7 @@ def reward_statistics(
             file_aucs += problem_aucs(problem_ids, rewards, is_correct.to_list()).values()
         correct_sums.append(_sum_rewards(graded.filter(is_correct)[main_aggregate]))
         incorrect_sums.append(_sum_rewards(graded.filter(~is_correct)[main_aggregate]))
-    return RewardStatistics(
+    return StepRewardStatistics(
         scored=scored,
         unscored=unscored,
         mean_correct=_mean_reward(correct_sums),

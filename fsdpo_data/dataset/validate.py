@@ -24,7 +24,7 @@ from fsdpo_data.dataset.manifest import FileEntry, Manifest, read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, scan_rows
 from fsdpo_data.dataset.stage_records import PAIR_STAGE, SAMPLE_STAGE, PairRecord, SampleRecord
 from fsdpo_data.dataset.stage_registry import known_stages
-from fsdpo_data.pairs.checks import find_violations
+from fsdpo_data.pairs.checks import find_violations, pair_violations
 
 
 def validate(root: Path) -> Manifest:
@@ -271,6 +271,31 @@ def _find_row_violations(solutions: pl.LazyFrame, manifest: Manifest) -> Iterato
         if count:
             rows = collect_rows(solutions.filter(rules[rule]).select("solution_id"), streaming=True)
             yield f"{count} solutions {rule}: {summarize_list(rows['solution_id'].to_list())}"
+
+
+def list_invariants() -> dict[str, list[str]]:
+    """Return what :func:`validate` checks in the rows of each config, as sentences."""
+    solution_rules = {
+        **_text_rules(),
+        **_label_rules(),
+        **_outcome_label_rules(),
+        **_searched_label_rules(),
+        **_step_label_rules(),
+        **_reward_rules(rewards_are_probabilities=True),
+    }
+    return {
+        "problems": [
+            "No two problems have the same id.",
+            "The metadata is a JSON object.",
+        ],
+        "solutions": [
+            "No two solutions have the same id, and every solution belongs to a problem.",
+            "The solutions of a problem stand one after another.",
+            "The steps join to the text whose digest the manifest has.",
+            *(f"No solutions {rule}." for rule in solution_rules),
+        ],
+        "pairs": [f"No pairs {rule}." for rule in pair_violations()],
+    }
 
 
 def _any_element(column: pl.Expr, predicate: pl.Expr) -> pl.Expr:

@@ -68,6 +68,17 @@ def find_violations(
         yield from _find_misplaced_errors(pairs, settings.pairs.stored_threshold)
 
 
+def pair_violations() -> list[str]:
+    """Return the violations that pairs of any style are checked for."""
+    return list(
+        {
+            **_solution_pair_violations(PairSpec()),
+            **_step_pair_violations(),
+            **_imported_pair_violations(),
+        }
+    )
+
+
 def _solution_pair_violations(settings: ImportedPairSettings | PairSpec) -> dict[str, pl.Expr]:
     """Return the violations of pairs whose sides are both solutions of the dataset.
 

@@ -58,7 +58,7 @@ class SealOptions(Options):
 
     Edit the parquet files of a copy: drop rows, add columns, change values. The copy keeps its
     `manifest.json`. The command checks that ids resolve and that the rows fit together, computes
-    all hashes anew, and states in the manifest and on the card that the dataset was edited.
+    all hashes again, and states in the manifest and on the card that the dataset was edited.
 
     Examples:
         cp -r runs/demo runs/edited
@@ -93,8 +93,8 @@ class Edit(FileModel):
     def describe(self) -> str:
         """Return the edit as the part of a sentence."""
         parts = [
-            f"{config} from {before:,} to {after:,} rows"
-            for config, (before, after) in self.rows.items()
+            f"{config} from {n_old:,} to {n_new:,} rows"
+            for config, (n_old, n_new) in self.rows.items()
         ]
         parts += [
             f"further columns of {config}: {', '.join(names)}"
@@ -174,7 +174,7 @@ def _write_dataset(
             text_sha256 = _text_sha256(table) if config == "solutions" else None
             entries.append(FileEntry.from_file(out, path, table.num_rows, text_sha256))
             progress.advance(1)
-    before = manifest.rows._asdict()
+    old_rows = manifest.rows._asdict()
     edit = Edit(parent=manifest.digest)
     if not files["pairs"]:
         manifest.remove_writers({"pairs"})
@@ -185,9 +185,9 @@ def _write_dataset(
     manifest.made_by = RELEASE
     _check_ids(out, manifest)
     edit.rows = {
-        config: (before[config], after)
-        for config, after in manifest.rows._asdict().items()
-        if after != before[config]
+        config: (old_rows[config], n_rows)
+        for config, n_rows in manifest.rows._asdict().items()
+        if n_rows != old_rows[config]
     }
     edit.columns = dict(_further_columns(out, manifest, parent))
     if parent is not None:
@@ -214,8 +214,9 @@ def _read_edited(config: str, file: Path) -> pa.Table:
     own_schema = arrow_schema(config)
     columns = []
     for column in table.schema:
-        known = column.name in own_schema.names
-        wanted_type = own_schema.field(column.name).type if known else plain_type(column.type)
+        wanted_type = plain_type(column.type)
+        if column.name in own_schema.names:
+            wanted_type = own_schema.field(column.name).type
         try:
             columns.append(table[column.name].cast(wanted_type))
         except pa.ArrowException as error:

@@ -95,8 +95,8 @@ def test_rows_dropped_by_datasets(dataset: Path, tmp_path: Path) -> None:
     shutil.copy(dataset / "manifest.json", copy)
     sealed = fd.seal(copy, out=tmp_path / "sealed")
     assert sealed.manifest.rows == (3, 9, 0)
-    [made] = sealed.manifest.options["edit"]["edits"]
-    assert made["rows"] == {"solutions": [12, 9], "pairs": [12, 0]} and "changed" not in made
+    [entry] = sealed.manifest.options["edit"]["edits"]
+    assert entry["rows"] == {"solutions": [12, 9], "pairs": [12, 0]} and "changed" not in entry
     assert not sealed.manifest.is_written("pairs")
     assert (
         "solutions from 12 to 9 rows; pairs from 12 to 0 rows"
@@ -113,8 +113,8 @@ def test_a_second_edit_stands_after_the_first(copy: Path, tmp_path: Path) -> Non
     edit(first.path, lambda rows: rows.with_columns(second=2))
     second = fd.seal(first.path, out=tmp_path / "second")
     edits = second.manifest.options["edit"]["edits"]
-    assert [made["columns"]["solutions"] for made in edits] == [["first"], ["first", "second"]]
-    assert [made["parent"] for made in edits] == [
+    assert [entry["columns"]["solutions"] for entry in edits] == [["first"], ["first", "second"]]
+    assert [entry["parent"] for entry in edits] == [
         read_manifest(copy).digest,
         read_manifest(tmp_path / "first").digest,
     ]
