@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from command_line import run
 from fsdpo_cards.dataset import policy_argument, stage_entries
-from helpers import quarantine_counts, read_sample_settings, stage_options
+from helpers import quarantine_counts, read_sample_settings, stage_options, statistics_of
 from made_runs import written
 from recorded_imports import import_file, lines
 from recorded_rows import EXAMPLES, RIGHT, WRONG, lighteval
@@ -520,9 +520,9 @@ def test_the_summary_counts_the_solutions_without_a_verdict(tmp_path: Path) -> N
         plain("1+1?", "2", "The answer is 2."),
         plain("x?", "42", r"So it is $\boxed{\text{at least } 42}$."),
     ]
-    manifest, solutions = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+    _, solutions = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
     assert sorted(row["outcome"] for row in solutions) == ["correct", "undecided"]
-    accuracy = dict(summary_rows(manifest))["accuracy"]
+    accuracy = dict(summary_rows(statistics_of(tmp_path / "out")))["accuracy"]
     assert accuracy.endswith("(1 of 1; 1 without a verdict are left out)")
 
 
@@ -607,7 +607,8 @@ def test_one_series_of_a_file_with_several_models_is_imported(shared: Path, tmp_
         import_file(file, tmp_path / "none", series="nobody")
     manifest, rows = import_file(file, tmp_path / "out", series="175b_verification")
     assert read_sample_settings(manifest).model.name == "175b_verification"
-    assert (len(rows), manifest.outcomes["correct"]) == (1319, 742)
+    outcomes = statistics_of(tmp_path / "out").solutions.outcomes
+    assert (len(rows), outcomes["correct"]) == (1319, 742)
 
 
 @pytest.mark.parametrize(
@@ -625,7 +626,7 @@ def test_published_outputs(
     """The verdicts equal the benchmark's verdicts on these files."""
     manifest, rows = import_file(shared / f"data/outputs/{name}.jsonl", tmp_path / "out")
     assert (len(rows), quarantine_counts(manifest)) == (n_rows, {})
-    assert correct in (None, manifest.outcomes["correct"])
+    assert correct in (None, statistics_of(tmp_path / "out").solutions.outcomes["correct"])
 
 
 def test_a_resumed_import_equals_an_uninterrupted_one(tmp_path: Path) -> None:
