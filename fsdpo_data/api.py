@@ -54,7 +54,8 @@ from fsdpo_data.exchange.export import ExportResult, export
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.publish.pull import pull_dataset
 from fsdpo_data.publish.push import plan_push, push_dataset
-from fsdpo_data.stages.decontaminate import DecontaminateOptions, OverlapReport, run_decontaminate
+from fsdpo_data.selection.overlaps import OverlapReport
+from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontaminate
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.pair import PairOptions, StepPairOptions

@@ -168,6 +168,17 @@ class GradeCounts(StageCounts):
 GradeRecord: TypeAlias = StageRecord[GradeSettings, GradeCounts]
 
 
+class ScoreCounts(StageCounts):
+    """What the rows do not tell about step rewards."""
+
+    #: How the PRM format was recognised; empty for a reward model of ``fsdpo-train prm``.
+    format_evidence: str = ""
+
+
+#: The entry of the stage that scored the steps.
+ScoreRecord: TypeAlias = StageRecord[ScoreSettings, ScoreCounts]
+
+
 class PairCounts(StageCounts):
     """What the rows of pairs do not tell."""
 

@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.errors import InputError, ItemError
@@ -14,11 +14,12 @@ from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, count_rows
-from fsdpo_data.dataset.manifest import SCORE_STAGE, AnyRecord, StageCounts, StageRecord
+from fsdpo_data.dataset.manifest import SCORE_STAGE, AnyRecord
 from fsdpo_data.dataset.plots import count_tenths
+from fsdpo_data.dataset.problem_rows import questions_by_id
 from fsdpo_data.dataset.schema import read_table, replace_column, scan_rows, write_parquet
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
-from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, ScoreCounts, ScoreRecord
 from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
 from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard
@@ -35,17 +36,6 @@ log = logging.getLogger(__name__)
 
 #: Solutions per call of the scorer: enough to batch similar lengths, few enough to show progress.
 SCORING_BATCH = 4096
-
-
-class ScoreCounts(StageCounts):
-    """What the rows do not tell about step rewards."""
-
-    #: How the PRM format was recognised; empty for a reward model of ``fsdpo-train prm``.
-    format_evidence: str = ""
-
-
-#: The entry of the stage that scored the steps.
-ScoreRecord: TypeAlias = StageRecord[ScoreSettings, ScoreCounts]
 
 
 @dataclass
@@ -201,13 +191,6 @@ class ScoreStage(Stage):
     def _is_remote(self) -> bool:
         """Whether a server computes the rewards."""
         return SCORERS[self.reward_model.engine.name].is_remote
-
-
-def questions_by_id(files: list[Path], problem_ids: pa.ChunkedArray) -> dict[str, str]:
-    """Return the questions of some problems, by problem id."""
-    unique_ids = pl.Series(problem_ids.unique().to_pylist(), dtype=pl.String).implode()
-    rows = scan_rows("problems", files).filter(pl.col("problem_id").is_in(unique_ids))
-    return dict(collect_rows(rows.select("problem_id", "question"), streaming=True).iter_rows())
 
 
 def warn_about_template(weights: ResolvedWeights, template: TemplateRef) -> None:

@@ -36,6 +36,13 @@ from fsdpo_data.dataset.validate import explain_damage
 from fsdpo_data.selection.expressions import parse_condition
 from fsdpo_data.selection.funnel import Funnel, RowStats, SelectionSize
 from fsdpo_data.selection.number_range import NumberRange, parse_range
+from fsdpo_data.selection.overlaps import (
+    OVERLAP_STAGE,
+    BenchmarkRef,
+    OverlapRecord,
+    find_overlaps,
+    read_sealed_problems,
+)
 from fsdpo_data.selection.random_order import REST, assign_splits
 from fsdpo_data.selection.row_index import (
     METADATA_PREFIX,
@@ -44,13 +51,6 @@ from fsdpo_data.selection.row_index import (
     build_index,
 )
 from fsdpo_data.selection.write_rows import write_problems, write_solutions
-from fsdpo_data.stages.decontaminate import (
-    OVERLAP_STAGE,
-    BenchmarkRef,
-    OverlapRecord,
-    find_overlaps,
-    read_sealed_problems,
-)
 from fsdpo_data.steps.rewards import AGGREGATES, reward_tolerance
 
 SELECT_STAGE = "select"  #: Name of the stage.
