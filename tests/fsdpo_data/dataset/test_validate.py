@@ -50,14 +50,15 @@ def rewrite(root: Path, change: Callable[[Rows], object], config: str = "solutio
     rows = pq.read_table(file).to_pylist()
     change(rows)
     pq.write_table(pa.Table.from_pylist(rows, schema=arrow_schema(config)), file)
-    reseal(root, file)
+    reseal(root, file, rows=len(rows))
 
 
-def reseal(root: Path, file: Path) -> None:
+def reseal(root: Path, file: Path, **fields: Any) -> None:
+    """Update the digest and other fields of a file in the manifest."""
     manifest = json.loads((root / "manifest.json").read_text())
     for entry in manifest["files"]:
         if root / entry["path"] == file:
-            entry["sha256"] = file_sha256(file)
+            entry.update(sha256=file_sha256(file), **fields)
     (root / "manifest.json").write_text(seal_json(manifest))
 
 
@@ -216,10 +217,8 @@ def test_the_solutions_of_a_problem_stand_one_after_another(dataset: Path) -> No
     texts = hashlib.sha256()
     for steps in pq.read_table(dataset / "solutions")["completions"].to_pylist():
         texts.update(schema.digest_bytes("".join(steps)))
-    manifest = json.loads((dataset / "manifest.json").read_text())
-    [entry] = [entry for entry in manifest["files"] if entry["path"].startswith("solutions")]
-    entry["text_sha256"] = texts.hexdigest()
-    (dataset / "manifest.json").write_text(seal_json(manifest))
+    [file] = (dataset / "solutions").iterdir()
+    reseal(dataset, file, text_sha256=texts.hexdigest())
     with pytest.raises(SchemaError, match="solutions of a problem are not one after another"):
         validate(dataset)
 
@@ -292,7 +291,7 @@ def test_a_manifest_names_files_of_its_dataset_only(dataset: Path, path: str) ->
     [
         ({"stages": None}, r"stages: Input should be a valid array"),
         ({"made_by": ...}, r"made_by: Field required"),
-        ({"cost": {"tokens": "many"}}, r"cost\.tokens: Input should be a valid integer"),
+        ({"cost": {"tokens": 1, "seconds": 0.0}}, r"cost\.prm_calls: Field required"),
         ({"files": [{}]}, r"files\.0\.path: Field required; .* and 1 more"),
         ({"cost": {"tokens": 1, "prm_calls": 0, "seconds": math.inf}}, r"cost\.seconds"),
     ],
@@ -340,7 +339,6 @@ def test_no_path_is_a_pattern_and_no_stray_file_is_read(tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("part", "field", "value"),
     [
-        ("statistics", "truncated", 1),
         ("cost", "tokens", 1),
         ("sample", "seed", float("nan")),
         ("sample", "segmenter", "newline@1"),

@@ -34,7 +34,7 @@ from fsdpo_data.stages.pair import PairStage
 
 DATA = Path(__file__).parents[2] / "data"
 FROZEN = DATA / "frozen" / SCHEMA_VERSION
-FROZEN_DIGEST = "b6df22394e9864e6b7b3"
+FROZEN_DIGEST = "0fbbb463b9ca2e0161d7"
 
 
 @pytest.mark.parametrize("version", ["1.0"])

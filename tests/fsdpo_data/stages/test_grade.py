@@ -243,7 +243,7 @@ def test_rewards_stay_and_pairs_go(built: Path, tmp_path: Path) -> None:
     )
     assert paired.rows.pairs == 7
     manifest = grade(tmp_path / "paired", tmp_path / "again")
-    assert manifest["rows"]["pairs"] == 0
+    assert statistics_of(tmp_path / "again").manifest.rows.pairs == 0
     assert "pair" not in [entry["name"] for entry in manifest["stages"]]
     assert not (tmp_path / "again" / "pairs").exists()
     assert rows(tmp_path / "again")["step_rewards"].to_list()[0] == [0.5, 0.5]
