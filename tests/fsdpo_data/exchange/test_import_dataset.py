@@ -21,6 +21,7 @@ from helpers import (
     reward_statistics_of,
     small_build,
     stage_options,
+    statistics_of,
 )
 from made_runs import written
 from paired_data import paired_dataset
@@ -103,7 +104,8 @@ def test_training_reads_the_same_labels_from_the_dataset_as_from_rows(
     )
     record = manifest.get("import", ImportRecord)
     assert record.options.format == name
-    assert record.counts.right + record.counts.wrong == result.steps.total()
+    right, wrong = statistics_of(tmp_path / "sealed").imported_steps
+    assert (right, wrong) == (result.steps[True], result.steps[False]) and right and wrong
     rows = training_rows(tmp_path / "sealed")
     assert rows and rows == training_rows(tmp_path / "rows.jsonl")
 

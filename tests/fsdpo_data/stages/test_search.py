@@ -39,7 +39,7 @@ from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import ResolvedModel, resolve
 from fsdpo_data.models.trained_template import write_trained_template
-from fsdpo_data.stages import sample
+from fsdpo_data.stages import sample_prompts
 from fsdpo_data.stages.pipeline import SolutionSearch, make_build_job
 from fsdpo_data.stages.sample import build
 from fsdpo_data.stages.score import ScoreRecord
@@ -178,7 +178,7 @@ class Dies:
 def test_all_prompts_of_an_interrupted_batch_are_searched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sample, "SAVE_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(sample_prompts, "SAVE_INTERVAL_SECONDS", 0.0)
     search_build(tmp_path / "clean")
     expected = solutions(tmp_path / "clean")
     partial_batches = 0
