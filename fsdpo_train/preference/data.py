@@ -38,9 +38,9 @@ def tokenize_groups(
     Returns:
         The groups with tokens, and the numbers of ``prompts``, ``solutions``, ``pairs`` and
         completion ``tokens``. The chosen side has more tokens in ``chosen_longer`` pairs, and fewer
-        in ``chosen_shorter`` pairs. Dropped rows: ``repeated_pairs`` are duplicates, ``long_solutions``
-        exceed the context length, and ``long_pairs`` contain such a solution. Of the other pairs,
-        ``contradictory_pairs`` prefer the text that an earlier pair rejects.
+        in ``chosen_shorter`` pairs. Dropped rows: ``repeated_pairs`` are duplicates,
+        ``long_solutions`` exceed the context length, and ``long_pairs`` contain such a solution.
+        Of the other pairs, ``contradictory_pairs`` prefer the text that an earlier pair rejects.
 
     Raises:
         InputError: if a step contains no token, or no pair is left.
