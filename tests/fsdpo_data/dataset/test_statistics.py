@@ -245,10 +245,10 @@ def actual_numbers(root: Path) -> dict[str, Any]:
 def test_the_numbers_of_a_selection_are_those_of_its_rows(
     tmp_path: Path, options: dict[str, Any]
 ) -> None:
-    whole = fd.open_dataset(EXAMPLE)
-    selected = whole.select(out=tmp_path / "part", **options).validate()
+    example = fd.open_dataset(EXAMPLE)
+    selected = example.select(out=tmp_path / "part", **options).validate()
     rows = selected.solutions().collect()
-    assert 0 < rows.height < whole.manifest.rows.solutions
+    assert 0 < rows.height < example.manifest.rows.solutions
     assert selected.manifest.rows.solutions == rows.height
     assert selected.manifest.rows.problems == rows["problem_id"].n_unique()
     assert actual_numbers(tmp_path / "part") == expected_numbers(rows)

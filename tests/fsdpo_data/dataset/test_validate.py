@@ -225,7 +225,7 @@ def test_the_solutions_of_a_problem_stand_one_after_another(dataset: Path) -> No
 
 @pytest.mark.parametrize("name", ["outcome", "verdict_by"])
 def test_an_outcome_has_somebody_who_decided(dataset: Path, name: str) -> None:
-    """Only ungraded solutions have nobody."""
+    """Only for ungraded solutions, neither a grader nor a judge decided."""
     values = {"outcome": {"outcome": "ungraded", "labels": None}, "verdict_by": {name: "none"}}
     rewrite(dataset, setter(**values[name]))
     with pytest.raises(SchemaError, match="1 solutions are ungraded, but somebody decided, or the"):
