@@ -71,11 +71,11 @@ lint: $(VENV)/.dev
 	$(BIN)/mypy
 
 frozen: $(VENV)/.dev  ## remake the frozen dataset of the schema from its responses and scores
-	rm -rf runs/frozen runs/frozen-pairs $(FROZEN)/dataset
+	rm -rf runs/frozen runs/frozen-pairs $(FROZEN)/1.0
 	$(BIN)/fsdpo-data import $(FROZEN)/responses.jsonl --from outputs --model-name fixed --prm-name made-up-prm --out runs/frozen
 	$(BIN)/fsdpo-data pair runs/frozen --top 2 --out runs/frozen-pairs
-	mkdir $(FROZEN)/dataset
-	cd runs/frozen-pairs && cp -r manifest.json problems solutions pairs $(CURDIR)/$(FROZEN)/dataset
+	mkdir $(FROZEN)/1.0
+	cd runs/frozen-pairs && cp -r manifest.json problems solutions pairs $(CURDIR)/$(FROZEN)/1.0
 
 examples: $(VENV)/.dev  ## remake the dataset of a real model from its responses and scores
 	rm -rf runs/example $(EXAMPLE)

@@ -41,6 +41,7 @@ from fsdpo_data.dataset.remote import local_copy, local_paths
 from fsdpo_data.dataset.schema import CONFIGS, ColumnSummary, scan_rows, summarize_columns
 from fsdpo_data.dataset.stage import StageOptions
 from fsdpo_data.dataset.stage_registry import STAGES, command_names, stage_entry
+from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage, validate
 from fsdpo_data.engines import load
@@ -53,12 +54,14 @@ from fsdpo_data.exchange.export import ExportResult, export
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.publish.pull import pull_dataset
 from fsdpo_data.publish.push import plan_push, push_dataset
-from fsdpo_data.stages.decontaminate import DecontaminateOptions, OverlapReport, run_decontaminate
+from fsdpo_data.selection.overlaps import OverlapReport
+from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontaminate
 from fsdpo_data.stages.grade import GradeOptions
 from fsdpo_data.stages.label import LabelOptions
 from fsdpo_data.stages.pair import PairOptions, StepPairOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
 from fsdpo_data.stages.score import ScoreOptions
+from fsdpo_data.stages.seal import SealOptions, run_seal
 from fsdpo_data.stages.select import SelectOptions
 from fsdpo_data.steps.rewards import DEFAULT_GAMMA
 from fsdpo_data.steps.segment import segmenter_name, split_solution
@@ -89,6 +92,7 @@ __all__ = [
     "open_dataset",
     "pull",
     "push",
+    "seal",
     "segment",
 ]
 
@@ -283,10 +287,18 @@ class Dataset:
         """Return the location and the main numbers, one per line."""
         lines = [
             f"{name:<13} {value}"
-            for name, value in summary_rows(self.manifest)
+            for name, value in summary_rows(self.statistics())
             if name in SUMMARY_NAMES
         ]
         return "\n".join([self.location, *lines])
+
+    def statistics(self, gamma: float = DEFAULT_GAMMA) -> DatasetStatistics:
+        """Return the statistics of the rows, which are computed when they are read.
+
+        Args:
+            gamma: Inverse temperature of the rewards in the step weights α of pairs.
+        """
+        return DatasetStatistics(self.path, self.manifest, gamma=gamma)
 
     def problems(self) -> pl.LazyFrame:
         """Return the problems; a row has the fields of :meth:`Problem.to_row`."""
@@ -479,6 +491,18 @@ def build(options: BuildOptions) -> Dataset:
     """
     _refuse_shard(options)
     return open_output(*run_build(options, NO_PROGRESS))
+
+
+@accepts_options(SealOptions, "folder")
+def seal(options: SealOptions) -> Dataset:
+    """Seal an edited copy of a dataset, so that all commands read it again.
+
+    Example:
+        from fsdpo_data import seal
+
+        dataset = seal("runs/edited", out="runs/short", parent="runs/demo")
+    """
+    return open_output(*run_seal(options, NO_PROGRESS))
 
 
 def run_stage(options: StageOptions, progress: Progress = NO_PROGRESS) -> Dataset:

@@ -184,18 +184,19 @@ def _measure_temperature(
     with_wrong_step = [
         first_wrong_step(problems[problem_id], steps) is not None for problem_id, steps in rows
     ]
-    statistics = dataset.manifest.statistics
+    statistics = dataset.statistics()
+    solutions = statistics.solutions
     n_solutions = n_problems * samples
-    low, high = statistics.accuracy.ci95 or (0.0, 1.0)
+    low, high = solutions.accuracy.ci95 or (0.0, 1.0)
     return {
         "temperature": temperature,
         "problems": n_problems,
         "samples": samples,
-        "accuracy": dataset.manifest.outcomes.get("correct", 0) / n_solutions,
+        "accuracy": solutions.outcomes.get("correct", 0) / n_solutions,
         "half_width": (high - low) / 2,
         "wrong_steps": sum(with_wrong_step) / n_solutions,
-        "distinct": statistics.unique_solutions / n_solutions,
-        "mixed": statistics.mixed_problems / n_problems,
+        "distinct": statistics.distinct_solutions / n_solutions,
+        "mixed": solutions.mixed_problems / n_problems,
         "seconds": dataset.manifest.cost.seconds or 0.0,
     }
 

@@ -34,9 +34,11 @@ def list_pages(nav: list[Any]) -> Iterator[Path]:
             yield from list_pages(path) if isinstance(path, list) else [DOCS / path]
 
 
-SITE_PAGES = list(
-    list_pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
-)
+SITE_PAGES = [
+    page
+    for page in list_pages(yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))["nav"])
+    if page != DOCS / "schema.md"  # the hooks make it of SCHEMA.md
+]
 PAGES = {page: page.read_text(encoding="utf-8") for page in (*ROOT.glob("*.md"), *SITE_PAGES)}
 #: The examples of the reference have placeholders; the how-to pages run such commands.
 EXAMPLE_PAGES = {DOCS / "reference" / name for name in ("cli.md", "api.md")}

@@ -13,7 +13,7 @@ from command_line import run as run_here
 from fsdpo_bench.cli.app import main as bench_main
 from fsdpo_bench.decoders.decoders import DECODERS
 from fsdpo_bench.tasks.table import PLUGIN_TASKS
-from helpers import stage_counts, stage_options
+from helpers import reward_statistics_of, stage_options, statistics_of
 from paired_data import paired_dataset
 
 from fsdpo_data.cli.app import app
@@ -118,8 +118,9 @@ def test_data_with_everything_from_the_package(
     assert stage_options(built, "sample")["engine"]["name"] == "parrot"
     assert stage_options(built, "sample")["segmenter"] == "sentence@1"
     assert stage_options(built, "sample")["template"]["name"] == "arrow@1"
-    assert built["statistics"]["unique_solutions"] == 4
-    assert built["labels"]["steps"] == 2 * 4 * 2  # two sentences per sample
+    statistics = statistics_of(tmp_path / "built")
+    assert statistics.distinct_solutions == 4
+    assert statistics.solutions.labels["steps"] == 2 * 4 * 2  # two sentences per sample
     modules = {plugin["module"]: plugin["version"] for plugin in built["plugins"]}
     assert modules.keys() >= {"fsdpo_example.engines", "fsdpo_example.steps"}
     assert set(modules.values()) == {"1.0"}
@@ -128,7 +129,7 @@ def test_data_with_everything_from_the_package(
     config = {"architectures": ["LlamaForTokenClassification"], "model_type": "llama"}
     (prm / "config.json").write_text(json.dumps({**config, "num_labels": 1}))
     run("fsdpo_data", "score", "built", "--prm", "prm", "--engine", "short", "--out", "scored")
-    assert stage_counts(read_manifest(tmp_path / "scored"), "score")["scored"] == 8
+    assert reward_statistics_of(tmp_path / "scored").scored == 8
     mixed = paired_dataset(tmp_path / "mixed")
     run("fsdpo_data", "score", mixed, "--prm", "prm", "--engine", "short", "--out", "rewarded")
     run("fsdpo_data", "pair", "rewarded", "--aggregate", "median", "--out", "pairs")
@@ -147,9 +148,8 @@ def test_a_stage(run: Run, environment: Environment, tmp_path: Path) -> None:
     stage = ("uniform", "built", "--reward", 0.25, "--out", "uniform")
     assert "next: fsdpo-data inspect uniform" in run("fsdpo_data", *stage)
     manifest = read_manifest(tmp_path / "uniform")
-    assert stage_counts(manifest, "uniform")["scored"] == 4 and stage_options(
-        manifest, "uniform"
-    ) == {"reward": 0.25}
+    assert reward_statistics_of(tmp_path / "uniform").scored == 4
+    assert stage_options(manifest, "uniform") == {"reward": 0.25}
     assert "fsdpo_example.stages" in {plugin["module"] for plugin in manifest["plugins"]}
     assert "| step rewards | 0.25 for every step |" in (tmp_path / "uniform/README.md").read_text()
     files = {file: file.read_bytes() for file in tmp_path.glob("uniform/**/*") if file.is_file()}

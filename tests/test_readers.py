@@ -379,7 +379,7 @@ def reseal(root: Path, file: Path) -> None:
                 entry["sha256"] = file_sha256(file)
                 entry["bytes"] = file.stat().st_size
         files = [(entry["path"], entry["sha256"]) for entry in manifest["files"]]
-        manifest["digest"] = digest(manifest["schema_version"], files)
+        manifest["digest"] = digest(files)
         manifest.pop("manifest_digest", None)
         manifest["manifest_digest"] = digest(manifest)
         manifest_file.write_text(json.dumps(manifest))

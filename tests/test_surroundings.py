@@ -21,8 +21,8 @@ def test_every_place_names_the_same_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    newest = re.search(r"^## (\S+).*?schema (\d+)", changes, flags=re.M | re.S)
-    assert newest and int(newest[2]) == SCHEMA_VERSION
+    newest = re.search(r"^## (\S+).*?schema ([\d.]+\d)", changes, flags=re.M | re.S)
+    assert newest and newest[2] == SCHEMA_VERSION
     assert project["version"] == citation["version"] == newest[1] == __version__
     # The data of one file has another licence, too.
     assert project["license"].startswith(citation["license"])

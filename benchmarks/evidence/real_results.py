@@ -73,9 +73,7 @@ def read_problem_samples(dataset: Path) -> Iterator[ProblemSamples]:
             problem_id=str(problem_id),
             solution_ids=samples["solution_id"].to_list(),
             is_correct=(samples["outcome"] == "correct").to_list(),
-            votes=voting_answers(
-                samples["answer"].to_list(), samples["completions"].list.join("").to_list()
-            ),
+            votes=voting_answers(samples["answer"].to_list(), samples["verdict_by"].to_list()),
             n_tokens=samples["n_tokens"].to_list(),
             is_cut_off=(samples["finish_reason"] == "length").to_list(),
             rewards=samples["step_rewards"].to_list(),

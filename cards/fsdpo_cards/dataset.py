@@ -21,6 +21,9 @@ class DatasetCardData:
     """The data of a dataset that its card shows."""
 
     manifest: Mapping[str, Any]  #: The content of the manifest.
+    rows: Mapping[str, int]  #: Number of rows, by config.
+    solutions: Mapping[str, Any]  #: Statistics of the solutions.
+    pairs: Mapping[str, Any] | None  #: Statistics of the pairs; None without.
     table: Sequence[tuple[str, str]]  #: (name, value) rows of the summary.
     stage_rows: Sequence[str]  #: Markdown rows that describe the stages of the dataset.
     warnings: Sequence[str]  #: Possible problems of the dataset, one sentence each.
@@ -47,6 +50,9 @@ def dataset_card(
     body = render(
         "dataset.md",
         manifest=card_data.manifest,
+        rows=card_data.rows,
+        solutions=card_data.solutions,
+        pairs=card_data.pairs,
         table=card_data.table,
         stage_rows=card_data.stage_rows,
         warnings=card_data.warnings,
@@ -58,7 +64,7 @@ def dataset_card(
         name=name,
         title=dataset_title(stages),
         revision=revision,
-        build_command=build_command(stages, card_data.manifest["rows"]["problems"]),
+        build_command=build_command(stages, card_data.rows["problems"]),
         policy=policy_argument(stages),
     )
     return front_matter(_metadata(card_data)) + body
@@ -134,7 +140,7 @@ def policy_argument(stages: StageEntries) -> str:
 def _metadata(card_data: DatasetCardData) -> dict[str, Any]:
     """Return the metadata that the Hub reads from the card."""
     stages = stage_entries(card_data.manifest)
-    n_solutions = card_data.manifest["rows"]["solutions"]
+    n_solutions = card_data.rows["solutions"]
     return {
         "license": combined_licence(stages["problems"]["options"]["sources"]),
         "language": ["en"],

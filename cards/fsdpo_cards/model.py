@@ -16,6 +16,8 @@ class TrainingSource:
     name: str  #: A name, or ``org/name@commit`` on the Hub.
     rows: int  #: Number of its rows.
     manifest: Mapping[str, Any] | None = None  #: Its manifest, if it is a dataset.
+    #: Numbers of its problems, solutions and pairs, by config, if it is a dataset.
+    config_rows: Mapping[str, int] | None = None
     stage_rows: Sequence[str] = ()  #: Markdown rows that describe the stages of the dataset.
 
     @property

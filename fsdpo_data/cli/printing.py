@@ -11,8 +11,8 @@ from fsdpo_cards.render import format_token_count
 
 from fsdpo_data.cli.options import with_flags
 from fsdpo_data.core.terminal import strip_control_characters
-from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.schema import ColumnSummary, other_values
+from fsdpo_data.dataset.schema import SCHEMA_VERSION, ColumnSummary, other_values
+from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.step_labels import LabelKind, right_steps
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
@@ -25,18 +25,18 @@ _OUTCOME_COLOURS = {"correct": "green", "incorrect": "red"}
 _LABEL_SIGNS = {True: "[green]+[/]", False: "[red]-[/]", None: "[yellow]?[/]"}
 
 
-def print_summary(manifest: Manifest, title: str) -> None:
-    """Print a manifest as a table, then the warnings about the dataset."""
+def print_summary(statistics: DatasetStatistics, title: str) -> None:
+    """Print a dataset as a table, then the warnings about it."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in summary_rows(manifest):
+    for name, value in summary_rows(statistics):
         table.add_row(name, escape_for_terminal(value))
     Console().print(table)
-    for warning in dataset_warnings(manifest):
+    for warning in dataset_warnings(statistics):
         Console().print(f"[yellow]warning:[/] {with_flags(warning, {})}", highlight=False)
 
 
@@ -104,6 +104,7 @@ def print_columns(columns: Mapping[str, Sequence[ColumnSummary]]) -> None:
             cells = (column.type, f"{column.nulls:,}", column.description)
             table.add_row(column.name, *map(escape_for_terminal, cells))
         Console().print(table)
+    Console().print(f"\nschema {SCHEMA_VERSION}; SCHEMA.md has the rules for values and versions")
 
 
 def _print_pair(console: Console, pair: Mapping[str, Any], gamma: float) -> None:

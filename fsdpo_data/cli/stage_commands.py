@@ -50,7 +50,7 @@ def run_stage(entry: StageEntry[Any, Any], options: StageOptions) -> None:
         return
     with progress() as progress_bar:
         data = api.run_stage(options, progress_bar)
-    print_summary(data.manifest, f"sealed {data.location}")
+    print_summary(data.statistics(), f"sealed {data.location}")
     if entry.describe_result and (text := entry.describe_result(data.manifest)):
         typer.echo(f"\n{text}")
     typer.echo()
@@ -129,8 +129,9 @@ def create_dataset(create: Callable[[Progress], tuple[str | Path, Manifest]]) ->
     """Create a dataset with a progress bar, and print its summary."""
     with progress() as progress_bar:
         location, manifest = create(progress_bar)
-    print_summary(manifest, f"sealed {location}")
-    return api.open_output(location, manifest)
+    data = api.open_output(location, manifest)
+    print_summary(data.statistics(), f"sealed {location}")
+    return data
 
 
 def print_inspect_command(data: api.Dataset) -> None:

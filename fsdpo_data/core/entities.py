@@ -3,8 +3,8 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Self, get_args
 
 from fsdpo_data.core.identity import ID_VERSION, digest
 
@@ -82,8 +82,9 @@ Outcome = Literal[
 
 UNDECIDED: Outcome = "undecided"
 UNGRADED: Outcome = "ungraded"
-#: Start of the rule of a verdict by a judge; the name and the revision of its model follow.
+#: Start of ``verdict_by`` for a judge; the name and the revision of its model follow.
 JUDGE_RULE_PREFIX = "judge/"
+NO_VERDICT = "none"  #: The value of ``verdict_by`` for solutions that nothing graded.
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 #: The outcomes that count as wrong answers. All other failures belong to the grader or the gold.
 MODEL_FAILURES: tuple[Outcome, ...] = ("incorrect", "no_answer")
@@ -115,6 +116,8 @@ class Solution:
         n_tokens: Number of generated tokens, including end-of-sequence; None if unknown.
         answer: The final answer that the grader extracted; None if it found no answer.
         outcome: The result of grading.
+        verdict_by: Who gave the outcome: the grader and its rules, such as ``math@6/boxed/number``,
+            ``judge/MODEL@REVISION`` if a judge decided, or ``none`` for ``ungraded``.
         labels: Whether each step is correct, by the outcome of the solution or by a search for the
             first error. None for ``undecided``, ``gold_unparsed``, ``timed_out`` and ``ungraded``.
         rollouts: One entry per step: the number ``n`` of continuations and the number ``n_correct``
@@ -125,8 +128,6 @@ class Solution:
         thinking_closed: Whether the thinking before the answer ended; None without thinking.
         step_labels: An imported label of each step, from 0 (wrong) to 1 (right); None without one.
         step_ratings: An imported rating of each step (-1, 0 or 1), if its format has ratings.
-        answer_judge: The judge that decided the outcome, as ``judge/MODEL@REVISION``; None if the
-            grader decided.
         strict: Whether the answer is correct without the tolerance of the problem or the grader;
             None if there is no tolerance, or the gold answer is unreadable.
         search: The cost of the search that found the solution: ``discarded_tokens`` (tokens of the
@@ -145,21 +146,33 @@ class Solution:
     n_tokens: int | None
     answer: str | None
     outcome: Outcome
+    verdict_by: str
     labels: Sequence[bool] | None
     rollouts: Sequence[Mapping[str, int] | None] | None = None
     step_rewards: Sequence[float] | None = None
     thinking_closed: bool | None = None
     step_labels: Sequence[float] | None = None
     step_ratings: Sequence[int] | None = None
-    answer_judge: str | None = None
     strict: bool | None = None
     search: Mapping[str, int | None] | None = None
     recorded_correct: bool | None = None
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """Return the solution of a row of ``solutions``.
+
+        Other columns of the row are left out, and columns that it lacks are None.
+        """
+        values: dict[str, Any] = {name: row.get(name) for name in _SOLUTION_COLUMNS}
+        return cls(**values)
 
     @property
     def text(self) -> str:
         """The full text that the model generated."""
         return "".join(self.completions)
+
+
+_SOLUTION_COLUMNS = tuple(item.name for item in fields(Solution))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from fsdpo_data.core.options import Option
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE
-from fsdpo_data.dataset.schema import arrow_schema, scan_rows
+from fsdpo_data.dataset.schema import column_problems, scan_rows
 from fsdpo_data.hub.client import HubRepo, call_hub, hub_errors
 from fsdpo_data.problems.benchmark_places import BENCHMARKS_KEY, benchmark_places
 
@@ -98,7 +98,7 @@ def _download_files(repo: HubRepo, commit: str, patterns: Sequence[str]) -> Path
 
 def _has_problems(file: Path) -> bool:
     """Whether a file has the columns of our problems."""
-    return bool(open_parquet(file).schema_arrow.equals(arrow_schema("problems")))
+    return not column_problems("problems", open_parquet(file).schema_arrow)
 
 
 def _check_files(files: Sequence[Path], location: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet, scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.plots import count_values
-from fsdpo_data.dataset.schema import CONFIGS, scan_rows
+from fsdpo_data.dataset.schema import CONFIGS
 from fsdpo_data.dataset.stage_registry import card_rows, plot_stages
+from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 
 _MAX_EXAMPLE_CHARS = 400  #: Characters of one text in an example.
@@ -25,14 +27,19 @@ def dataset_card(
     root: Path, manifest: Manifest, *, name: str = "PATH_OR_NAME", revision: str | None = None
 ) -> str:
     """Return the README of the dataset in ``root``; see :func:`fsdpo_cards.dataset_card`."""
+    statistics = DatasetStatistics(root, manifest)
+    pairs = statistics.pairs
     card_data = DatasetCardData(
         manifest=manifest.to_dict(),
-        table=summary_rows(manifest),
+        rows=manifest.rows._asdict(),
+        solutions=asdict(statistics.solutions),
+        pairs=None if pairs is None else asdict(pairs),
+        table=summary_rows(statistics),
         stage_rows=card_rows(manifest),
-        warnings=dataset_warnings(manifest),
+        warnings=dataset_warnings(statistics),
         configs=ordered_configs(manifest),
         examples=example_rows(root, manifest),
-        plots={title: draw_bars(counts) for title, counts in distributions(root, manifest).items()},
+        plots={title: draw_bars(counts) for title, counts in distributions(statistics).items()},
         info=dataset_info(root, manifest),
     )
     return fsdpo_cards.dataset_card(card_data, name=name, revision=revision)
@@ -106,17 +113,17 @@ def _feature(arrow_type: pa.DataType) -> dict[str, Any]:
     }
 
 
-def distributions(root: Path, manifest: Manifest) -> dict[str, list[tuple[str, int]]]:
+def distributions(statistics: DatasetStatistics) -> dict[str, list[tuple[str, int]]]:
     """Return (label, count) rows of each distribution, by title."""
-    solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
-    labels = manifest.labels
+    solutions = statistics.scan_solutions()
+    labels = statistics.solutions.labels
     steps = pl.col("completions").list.len()
     kinds = [kind for kind in ("positive", "negative", "unlabelled") if kind in labels]
     plots: dict[str, list[tuple[str, int]]] = {
-        "Solutions by outcome": list(manifest.outcomes.items()),
+        "Solutions by outcome": list(statistics.solutions.outcomes.items()),
         "Steps by label": [(kind, labels[kind]) for kind in kinds],
         "Solutions by number of steps": histogram(count_values(solutions, steps)),
         "Solutions by number of tokens": histogram(count_values(solutions, pl.col("n_tokens"))),
     }
-    plots |= plot_stages(root, manifest)
+    plots |= plot_stages(statistics)
     return plots

@@ -23,6 +23,7 @@ from fsdpo_data.dataset.manifest import (
     read_manifest,
 )
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE, QUARANTINE_FILE, lock_run_directory
+from fsdpo_data.dataset.schema import SCHEMA_VERSION
 from fsdpo_data.dataset.stage import (
     DatasetDraft,
     ShardedStage,
@@ -110,6 +111,7 @@ def run_stages(source: Path, out: Path, stages: Sequence[Stage], progress: Progr
         with explain_damage(source):
             for stage in stages:
                 draft.manifest.add_result(stage.run(draft))
+        draft.manifest.schema_version = SCHEMA_VERSION
         draft.manifest.made_by = RELEASE
         _seal_draft(draft, parent)
     return read_manifest(out)

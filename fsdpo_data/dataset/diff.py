@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
+from fsdpo_data.core.parquet_files import collect_rows, open_parquet
 from fsdpo_data.core.toml_tables import read_toml
-from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.run_directory import KeyChange, differing_keys
-from fsdpo_data.dataset.schema import CONFIGS
+from fsdpo_data.dataset.schema import CONFIGS, scan_rows, unknown_columns
 from fsdpo_data.dataset.validate import check_files, explain_damage
 
 
@@ -22,7 +22,8 @@ class ConfigDiff:
     added: int  #: Rows that only the second dataset has.
     removed: int  #: Rows that only the first dataset has.
     common: int  #: Rows that both datasets have, changed or not.
-    #: Rows in both datasets with a changed value, by group of columns (see ``diff.toml``).
+    #: Rows in both datasets with a changed value, by group of columns (see ``diff.toml``), and by
+    #: the columns that this release does not know.
     changed: Mapping[str, int]
 
     def __bool__(self) -> bool:
@@ -53,9 +54,12 @@ def diff_datasets(first: Path, second: Path) -> dict[str, ConfigDiff]:
 
 def _diff_config(config: str, first: Sequence[Path], second: Sequence[Path]) -> ConfigDiff:
     """Compare the rows of one config, given its files in both datasets."""
-    columns_by_part = read_toml(__file__)[config]
-    old_rows = _hash_rows(first, columns_by_part)
-    new_rows = _hash_rows(second, columns_by_part)
+    columns_by_part = dict(read_toml(__file__)[config])
+    for files in (first, second):
+        names = open_parquet(files[0]).schema_arrow.names if files else []
+        columns_by_part |= {name: [name] for name in unknown_columns(config, names)}
+    old_rows = _hash_rows(config, first, columns_by_part)
+    new_rows = _hash_rows(config, second, columns_by_part)
     common_rows = old_rows.join(new_rows, on="id", suffix="_new")
     changed = {
         part: int((common_rows[part] != common_rows[f"{part}_new"]).sum())
@@ -70,12 +74,62 @@ def _diff_config(config: str, first: Sequence[Path], second: Sequence[Path]) -> 
     )
 
 
-def _hash_rows(files: Sequence[Path], columns_by_part: Mapping[str, Sequence[str]]) -> pl.DataFrame:
-    """Return 64-bit hashes of the ``id`` and of every other part of each row."""
-    hashes = [pl.struct(columns).hash().alias(part) for part, columns in columns_by_part.items()]
-    empty = pl.DataFrame(schema=dict.fromkeys(columns_by_part, pl.UInt64))
-    hashed_files = [collect_rows(scan_parquet([file]).select(hashes)) for file in files]
-    return pl.concat([empty, *hashed_files])
+def _hash_rows(
+    config: str, files: Sequence[Path], columns_by_part: Mapping[str, Sequence[str]]
+) -> pl.DataFrame:
+    """Return 64-bit hashes of the ``id`` and of every other part of each row.
+
+    A column that the files lack is null.
+    """
+    frames = [pl.DataFrame(schema=dict.fromkeys(columns_by_part, pl.UInt64))]
+    for file in files:
+        rows = scan_rows(config, [file])
+        names = rows.collect_schema().names()
+        columns = {name for part in columns_by_part.values() for name in part}
+        rows = rows.with_columns(pl.lit(None).alias(name) for name in columns - {*names})
+        hashes = [_hash_columns(part).alias(name) for name, part in columns_by_part.items()]
+        frames.append(collect_rows(rows.select(hashes)))
+    return pl.concat(frames)
+
+
+def _hash_columns(names: Sequence[str]) -> pl.Expr:
+    """Return the hash of some columns; a row of nulls has the hash 0, whatever their types."""
+    is_null = pl.all_horizontal(pl.col(names).is_null())
+    return pl.when(is_null).then(pl.lit(0, pl.UInt64)).otherwise(pl.struct(names).hash())
+
+
+def count_changed_values(
+    first: Path, second: Path, second_manifest: Manifest
+) -> dict[str, dict[str, int]]:
+    """Return by config and column the rows of both datasets that have another value.
+
+    Columns of one dataset alone are left out.
+
+    Args:
+        first: A sealed dataset.
+        second: Directory of another dataset, which needs no manifest.
+        second_manifest: Its manifest.
+    """
+    first_manifest = read_manifest(first)
+    counts: dict[str, dict[str, int]] = {}
+    for config in CONFIGS:
+        id_columns = read_toml(__file__)[config]["id"]
+        frames = []
+        for root, manifest in ((first, first_manifest), (second, second_manifest)):
+            if files := manifest.config_paths(root, config):
+                frames.append((files, scan_rows(config, files).collect_schema().names()))
+        if len(frames) < len((first, second)):
+            continue
+        names = [name for name in frames[0][1] if name in frames[1][1]]
+        parts = {name: [name] for name in names if name not in id_columns} | {"id": id_columns}
+        old_rows, new_rows = (_hash_rows(config, files, parts) for files, _ in frames)
+        rows = old_rows.join(new_rows, on="id", suffix="_new")
+        changed = {
+            name: int((rows[name] != rows[f"{name}_new"]).sum()) for name in parts if name != "id"
+        }
+        if present := {name: count for name, count in changed.items() if count}:
+            counts[config] = present
+    return counts
 
 
 def option_changes(first: Path, second: Path) -> list[KeyChange]:

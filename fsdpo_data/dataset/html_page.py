@@ -18,6 +18,7 @@ from fsdpo_data.dataset.stage_records import (
     ProblemsRecord,
     SampleRecord,
 )
+from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.step_labels import LabelKind, find_label_kind, right_steps
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 from fsdpo_data.pairs.statistics import SIDES
@@ -47,6 +48,7 @@ def dataset_page(
         gamma: Inverse temperature of the rewards in step weights.
         budget_bytes: Size of the texts in the page.
     """
+    statistics = DatasetStatistics(root, manifest, gamma=gamma)
     problem_list = ProblemList(_MARKS, manifest.rows.problems, budget_bytes)
     label_kind = find_label_kind(manifest)
     for row in rows:
@@ -56,9 +58,9 @@ def dataset_page(
         problem_list.page_data,
         title=page_title(manifest),
         folder=root.name,
-        table=summary_rows(manifest),
-        warnings=dataset_warnings(manifest),
-        distributions=distributions(root, manifest),
+        table=summary_rows(statistics),
+        warnings=dataset_warnings(statistics),
+        distributions=distributions(statistics),
         problem_list=problem_list,
     )
 

@@ -1,5 +1,7 @@
 """The manifest of a sealed dataset: its records, and how it is read and checked.
 
+It has the facts that rows cannot tell. :mod:`fsdpo_data.dataset.statistics` computes the rest.
+
 ``stages`` has one entry per stage. The models of the entries belong to the stages, and
 :meth:`Manifest.find` validates an entry when it is used. The entry of an unknown stage, such as one
 of a plug-in, therefore stays readable.
@@ -11,21 +13,20 @@ import json
 import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from fsdpo_data.core.cost import NO_COST, Cost
 from fsdpo_data.core.errors import FsdpoError, SchemaError
 from fsdpo_data.core.file_model import FileModel
-from fsdpo_data.core.identity import digest, file_sha256
+from fsdpo_data.core.identity import RELEASE, digest, file_sha256
 from fsdpo_data.core.input_files import parse_json, read_file
 from fsdpo_data.core.options import FROM_FILE
 from fsdpo_data.core.plugins import PluginRef, loaded_plugins
 from fsdpo_data.core.row_files import suggest_entries, summarize_list
-from fsdpo_data.core.statistics import Mean
 from fsdpo_data.dataset.run_directory import CONFIG_FILE, MANIFEST_FILE, SHARD_FILE
-from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
+from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, is_readable, major_version
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE
 
@@ -65,25 +66,12 @@ AnyRecord: TypeAlias = StageRecord[Any, Any]
 RawRecord: TypeAlias = StageRecord[dict[str, Any], dict[str, Any]]
 
 
-class RowCounts(FileModel):
+class RowCounts(NamedTuple):
     """The number of rows in each config of the dataset, as Hugging Face calls its tables."""
 
     problems: int  #: Rows of ``problems``.
     solutions: int  #: Rows of ``solutions``.
     pairs: int  #: Rows of ``pairs``.
-
-
-class SolutionStats(FileModel):
-    """Statistics of the solutions."""
-
-    accuracy: Mean  #: Accuracy, in which undecided solutions are wrong; problems are the clusters.
-    pass_at_k: Mean  #: pass@k over the problems with a graded solution; k is the samples of each.
-    solved_problems: int  #: Problems with a correct solution.
-    mixed_problems: int  #: Problems with correct and incorrect solutions.
-    truncated: int  #: Solutions that reached ``max_tokens``.
-    stopped_thoughts: int = 0  #: Other solutions without an end, which stopped in their thinking.
-    unique_solutions: int  #: Distinct texts, counted per problem.
-    tokens_per_second: float | None  #: Sampled tokens per second; None without a time.
 
 
 class FileEntry(FileModel):
@@ -123,19 +111,12 @@ class Manifest(FileModel):
 
     model_config = ConfigDict(extra="allow")
 
-    schema_version: int  #: Version of the schema.
+    schema_version: str  #: Version MAJOR.MINOR of the schema.
     digest: str  #: Digest of the names and contents of the files.
     parent: str  #: Digest of the parent dataset, or of the sources of a first build.
     made_by: str  #: Release that wrote the dataset.
     #: The stages whose results the dataset has, in the order in which they ran.
     stages: list[RawRecord]
-    rows: RowCounts  #: Number of rows in each config.
-    outcomes: dict[str, int]  #: Solutions by outcome.
-    labels: dict[str, int]  #: Steps by the value of ``labels``; ``steps`` is the total.
-    grader_rules: dict[str, int]  #: Solutions by the grader's rule that decided their outcome.
-    statistics: SolutionStats  #: Statistics of the solutions.
-    #: Solutions that contain thinking, by ``closed`` and ``unclosed``.
-    thinking: dict[str, int] = Field(default_factory=dict)
     cost: Cost  #: Cost of all stages, also of those whose results other stages replaced.
     files: list[FileEntry]  #: Parquet files; the file of ``problems`` comes first.
     #: Plug-ins that were loaded in any stage.
@@ -276,6 +257,13 @@ class Manifest(FileModel):
         """Whether ``labels`` has the result of a search, and steps without rollouts are null."""
         return self.is_written("labels")
 
+    @property
+    def rows(self) -> RowCounts:
+        """The number of rows in each config."""
+        return RowCounts(
+            *(sum(entry.rows for entry in self.config_files(config)) for config in CONFIGS)
+        )
+
     def config_files(self, config: str) -> list[FileEntry]:
         """Return the file entries of a config."""
         return [entry for entry in self.files if entry.path.startswith(f"{config}/")]
@@ -299,7 +287,7 @@ def merge_plugins(earlier: Iterable[PluginRef] = ()) -> list[PluginRef]:
 
 def files_digest(files: Iterable[FileEntry]) -> str:
     """Return the digest of a dataset, computed from its files' names and contents."""
-    return digest(SCHEMA_VERSION, [(file.path, file.sha256) for file in files])
+    return digest([(file.path, file.sha256) for file in files])
 
 
 def _compute_manifest_digest(data: Mapping[str, Any]) -> str:
@@ -310,10 +298,11 @@ def _compute_manifest_digest(data: Mapping[str, Any]) -> str:
         return ""
 
 
-class _VersionOnly(BaseModel):
-    """The only field that manifests of all schema versions share."""
+class _VersionOnly(BaseModel, coerce_numbers_to_str=True):
+    """The fields that manifests of all schema versions share."""
 
-    schema_version: int
+    schema_version: str
+    made_by: str = "the release that wrote it"
 
 
 def read_manifest(root: Path) -> Manifest:
@@ -323,13 +312,13 @@ def read_manifest(root: Path) -> Manifest:
         SchemaError: if the manifest is missing, is malformed or was changed after the seal, or if
             its schema has another version.
     """
-    version = _parse_manifest(root, _VersionOnly).schema_version
+    header = _parse_manifest(root, _VersionOnly)
     file = root / MANIFEST_FILE
-    if version != SCHEMA_VERSION:
+    if not is_readable(header.schema_version):
         raise SchemaError(
-            f"{file} is of schema version {version}; this release reads version "
-            f"{SCHEMA_VERSION}. Build the dataset again with this release, or install the release "
-            "that wrote it."
+            f"{file} is of schema version {header.schema_version}; {RELEASE} reads the versions "
+            f"{major_version(SCHEMA_VERSION)}.x. Install {header.made_by}, or build the dataset "
+            "again with this release."
         )
     manifest = _parse_manifest(root, Manifest)
     manifest._location = str(file)

@@ -7,7 +7,13 @@ from pathlib import Path
 
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.dataset.schema import arrow_schema, scan_rows
+from fsdpo_data.dataset.schema import (
+    arrow_schema,
+    full_schema,
+    plain_schema,
+    scan_rows,
+    unknown_columns,
+)
 
 
 def pairs_within(file: Path, pair_files: Sequence[Path]) -> pa.Table:
@@ -19,7 +25,9 @@ def pairs_within(file: Path, pair_files: Sequence[Path]) -> pa.Table:
         file: A file of solutions.
         pair_files: Files of pairs, also of solutions in other files.
     """
-    pairs = scan_rows("pairs", pair_files).select("chosen_id", "rejected_id")
+    all_pairs = scan_rows("pairs", pair_files)
+    unknown = unknown_columns("pairs", all_pairs.collect_schema().names())
+    pairs = all_pairs.select("chosen_id", "rejected_id", *unknown)
     rows = scan_rows("solutions", [file]).select("solution_id").with_row_index("row")
     for side in ("chosen", "rejected"):
         pairs = pairs.join(
@@ -28,7 +36,7 @@ def pairs_within(file: Path, pair_files: Sequence[Path]) -> pa.Table:
             right_on="solution_id",
             maintain_order="left",
         )
-    return join_pair_sides(file, pairs.select("chosen", "rejected"))
+    return join_pair_sides(file, pairs.select("chosen", "rejected", *unknown))
 
 
 def count_broken_pairs(files: Sequence[Path], pair_files: Sequence[Path]) -> int:
@@ -51,13 +59,12 @@ def join_pair_sides(file: Path, pairs: pl.LazyFrame) -> pa.Table:
 
     Args:
         file: A file of solutions.
-        pairs: Columns ``chosen`` and ``rejected``, which are row numbers in this file.
+        pairs: Columns ``chosen`` and ``rejected``, which are row numbers in this file, and unknown
+            columns of pairs, which are kept.
     """
     sides = (
         scan_rows("solutions", [file])
-        .with_row_index("row")
         .select(
-            "row",
             "problem_id",
             "prompt",
             id="solution_id",
@@ -65,14 +72,20 @@ def join_pair_sides(file: Path, pairs: pl.LazyFrame) -> pa.Table:
             steps="completions",
             rewards="step_rewards",
         )
+        .with_row_index("row")
     )
-    pairs = pairs.rename({"chosen": "chosen_row", "rejected": "rejected_row"})
-    pairs = pairs.with_row_index("order")
+    unknown = [
+        name for name in pairs.collect_schema().names() if name not in ("chosen", "rejected")
+    ]
+    pairs = pairs.rename({"chosen": "chosen row", "rejected": "rejected row"})
+    pairs = pairs.with_row_index("pair row")  # no user's column has such a name
     for side in ("chosen", "rejected"):
         columns = {name: f"{side}_{name}" for name in ("id", "steps", "rewards")}
         side_columns = sides.rename({**columns, "text": side})
         if side == "rejected":
             side_columns = side_columns.drop("problem_id", "prompt")
-        pairs = pairs.join(side_columns, left_on=f"{side}_row", right_on="row")
-    schema = arrow_schema("pairs")
-    return collect_rows(pairs.sort("order")).select(schema.names).to_arrow().cast(schema)
+        pairs = pairs.join(side_columns, left_on=f"{side} row", right_on="row")
+    table = collect_rows(
+        pairs.sort("pair row").select(*arrow_schema("pairs").names, *unknown)
+    ).to_arrow()
+    return table.cast(full_schema("pairs", plain_schema(table.schema)))

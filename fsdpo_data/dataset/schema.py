@@ -1,13 +1,17 @@
-"""Schema 2: the columns of the three configs, and the parquet files that store them.
+"""The columns of the three configs, and the parquet files that store them.
 
-The README describes the columns in its section "Data model".
+The schema grows without breaking what is published: a reader of version M.n reads every M.x. A
+nullable column that a file lacks is null. A column that this release does not know, of a newer
+release or of a user, stands behind the others, and stages carry it along. ``SCHEMA.md`` has the
+rules.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
@@ -19,11 +23,19 @@ from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.files import write_file
 from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.lazy import pa, pl, pq
-from fsdpo_data.core.parquet_files import collect_rows, open_parquet, parquet_errors, scan_parquet
+from fsdpo_data.core.parquet_files import (
+    BATCH_ROWS,
+    collect_rows,
+    open_parquet,
+    parquet_errors,
+    read_table_batches,
+    scan_parquet,
+)
 from fsdpo_data.core.toml_tables import read_toml
 
-#: Version of the columns in ``schema.toml``. Manifests, parquet footers and Hub tags have it.
-SCHEMA_VERSION = 2
+#: Version MAJOR.MINOR of the columns in ``schema.toml``. Manifests, parquet footers and Hub tags
+#: have it.
+SCHEMA_VERSION = "1.0"
 VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet footer.
 #: Maximum size of a row group before compression. The Hub's viewer reads whole row groups, and
 #: refuses large ones.
@@ -55,6 +67,7 @@ class Column:
     type_spec: Any  #: Arrow type: a name, a list of one type, or a table of struct fields.
     #: Whether values may be null; in other columns, a null marks a damaged file.
     nullable: bool = False
+    description: str = ""  #: Meaning of its values, if the column is not a field of an entity.
 
 
 class ColumnSummary(NamedTuple):
@@ -81,12 +94,14 @@ def config_columns(config: str) -> tuple[Column, ...]:
 
 
 def describe_columns(config: str) -> dict[str, str]:
-    """Return the description of each column, from the docstring of its entity."""
+    """Return the description of each column, from ``schema.toml`` or the entity's docstring."""
     docstring = inspect.cleandoc(_ENTITIES[config].__doc__ or "")
     _, _, attributes = docstring.partition("\nAttributes:\n")
     descriptions = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(attributes)}
     return {
-        column.name: descriptions.get(column.name, "Id of the problem.").replace("``", "`")
+        column.name: (
+            column.description or descriptions.get(column.name, "Id of the problem.")
+        ).replace("``", "`")
         for column in config_columns(config)
     }
 
@@ -130,22 +145,120 @@ def _arrow_type(type_spec: Any) -> pa.DataType:
     return pa.type_for_alias(type_spec)
 
 
-def read_table(config: str, file: Path) -> pa.Table:
-    """Read a file of a sealed dataset.
+def major_version(version: str) -> str:
+    """Return MAJOR of a version MAJOR.MINOR; a release reads every version with its MAJOR."""
+    return version.partition(".")[0] if re.fullmatch(r"\d+\.\d+", version) else ""
+
+
+def is_readable(version: str) -> bool:
+    """Whether this release reads datasets of a schema version."""
+    return major_version(version) == major_version(SCHEMA_VERSION)
+
+
+def unknown_columns(config: str, names: Iterable[str]) -> list[str]:
+    """Return the columns that a config does not have in this release."""
+    own_names = arrow_schema(config).names
+    return [name for name in names if name not in own_names]
+
+
+def plain_type(arrow_type: pa.DataType) -> pa.DataType:
+    """Return the Arrow type that every reader knows for the same values.
+
+    polars writes large and dictionary types, for example.
+    """
+    types = pa.types
+    if types.is_large_string(arrow_type) or types.is_string_view(arrow_type):
+        return pa.string()
+    if types.is_large_binary(arrow_type) or types.is_binary_view(arrow_type):
+        return pa.binary()
+    if types.is_dictionary(arrow_type):
+        return plain_type(arrow_type.value_type)
+    if types.is_large_list(arrow_type) or types.is_list(arrow_type):
+        return pa.list_(plain_type(arrow_type.value_type))
+    if types.is_struct(arrow_type):
+        return pa.struct([(field.name, plain_type(field.type)) for field in arrow_type])
+    return arrow_type
+
+
+def plain_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a schema whose columns have the types of :func:`plain_type`."""
+    return pa.schema([(field.name, plain_type(field.type)) for field in schema])
+
+
+def full_schema(config: str, file_schema: pa.Schema) -> pa.Schema:
+    """Return the columns of a config, and behind them the unknown columns of a file."""
+    own_schema = arrow_schema(config)
+    unknown = map(file_schema.field, unknown_columns(config, file_schema.names))
+    return pa.schema([*own_schema, *unknown], metadata=own_schema.metadata)
+
+
+def column_problems(config: str, file_schema: pa.Schema) -> list[str]:
+    """Return what makes the columns of a file unreadable.
+
+    A missing column that may be null is none, and neither is an unknown column.
+    """
+    problems = []
+    for column in config_columns(config):
+        expected = arrow_field(column).type
+        index = file_schema.get_field_index(column.name)
+        if index >= 0:
+            actual = file_schema.field(index).type
+            if actual != expected:
+                problems.append(f"{column.name} is {actual}, expected {expected}")
+        elif column.name in file_schema.names:
+            problems.append(f"{column.name} occurs more than once")
+        elif not column.nullable:
+            problems.append(f"{column.name} is missing, expected {expected}")
+    return problems
+
+
+def conform(config: str, table: pa.Table, location: str) -> pa.Table:
+    """Return a table with all columns of a config, and its unknown columns behind them.
+
+    Args:
+        config: Name of the config.
+        table: Rows of a file.
+        location: The file, for errors.
 
     Raises:
-        SchemaError: if the file is damaged, or has other columns.
+        SchemaError: if a column is missing that may not be null, or has another type.
+    """
+    problems = column_problems(config, table.schema)
+    if problems:
+        raise SchemaError(
+            f"{location} does not fit schema {SCHEMA_VERSION}: {'; '.join(problems)}. Build the "
+            "dataset again, or download it again."
+        )
+    schema = full_schema(config, table.schema)
+    columns = [
+        table[field.name]
+        if field.name in table.column_names
+        else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def read_table(config: str, file: Path) -> pa.Table:
+    """Read a file of a sealed dataset, with the columns of :func:`conform`.
+
+    Raises:
+        SchemaError: if the file is damaged, or its columns do not fit.
     """
     parquet_file = open_parquet(file)
     with parquet_errors(str(file), SchemaError):
         table = parquet_file.read()
-    names = arrow_schema(config).names
-    if table.column_names != names:
-        raise SchemaError(
-            f"{file} has other columns than schema {SCHEMA_VERSION}. Build the dataset again, or "
-            "download it again."
-        )
-    return table
+    return conform(config, table, str(file))
+
+
+def read_batches(config: str, file: Path, *, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
+    """Yield the rows of a file of a sealed dataset in parts, with the columns of :func:`conform`.
+
+    Raises:
+        SchemaError: if the file is damaged, or its columns do not fit.
+    """
+    for batch in read_table_batches(file, batch_rows=batch_rows):
+        yield conform(config, pa.Table.from_batches([batch]), str(file))
 
 
 def parse_metadata(problem_id: str, metadata: str) -> dict[str, Any]:
@@ -169,7 +282,7 @@ def parse_metadata(problem_id: str, metadata: str) -> dict[str, Any]:
 
 
 def scan_rows(config: str, files: Sequence[Path]) -> pl.LazyFrame:
-    """Scan files of a sealed dataset.
+    """Scan files of a sealed dataset; the rows have the columns of :func:`conform`.
 
     Raises:
         SchemaError: if there is no file.
@@ -179,30 +292,37 @@ def scan_rows(config: str, files: Sequence[Path]) -> pl.LazyFrame:
             f"the manifest lists no files of {config}. Build the dataset again, or download it "
             "again."
         )
-    return scan_parquet(files)
+    rows = scan_parquet(files)
+    names = open_parquet(files[0]).schema_arrow.names
+    own_schema = arrow_schema(config)
+    missing = [name for name in nullable_columns(config) if name not in names]
+    if missing:
+        empty = pl.DataFrame(pa.schema([own_schema.field(name) for name in missing]).empty_table())
+        rows = rows.with_columns(
+            pl.lit(None, dtype=data_type).alias(name) for name, data_type in empty.schema.items()
+        )
+    return rows.select(*own_schema.names, *unknown_columns(config, names)) if missing else rows
 
 
-def _describe_type(type_spec: Any) -> str:
-    """Return a type in a few characters, such as ``[string]`` for a list of strings."""
-    if isinstance(type_spec, list):
-        return f"[{_describe_type(type_spec[0])}]"
-    if isinstance(type_spec, dict):
-        return f"{{{', '.join(type_spec)}}}"
-    return str(type_spec)
+def describe_type(type_spec: Any) -> str:
+    """Return a type in a few characters, such as ``list<string>``."""
+    return str(_arrow_type(type_spec)).replace("item: ", "")
 
 
 def summarize_columns(config: str, rows: pl.LazyFrame) -> list[ColumnSummary]:
     """Return a summary of each column of a config, for the rows of :func:`scan_rows`."""
     nulls = collect_rows(rows.null_count()).row(0, named=True)
     descriptions = describe_columns(config)
+    types = {column.name: describe_type(column.type_spec) for column in config_columns(config)}
+    unknown = f"not a column of schema {SCHEMA_VERSION}"
     return [
         ColumnSummary(
-            name=column.name,
-            type=_describe_type(column.type_spec),
-            nulls=nulls[column.name],
-            description=descriptions[column.name],
+            name=name,
+            type=types.get(name) or str(data_type).lower(),
+            nulls=nulls[name],
+            description=descriptions.get(name, unknown),
         )
-        for column in config_columns(config)
+        for name, data_type in rows.collect_schema().items()
     ]
 
 
@@ -212,15 +332,15 @@ def replace_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Tabl
     Raises:
         ValueError: if solutions have no such column.
     """
-    schema = arrow_schema("solutions")
-    if name not in schema.names:
+    own_schema = arrow_schema("solutions")
+    if name not in own_schema.names:
         raise ValueError(
             f"solutions have no column {name!r}. Add the column to dataset/schema.toml first, or "
-            f"choose one of {', '.join(schema.names)}."
+            f"choose one of {', '.join(own_schema.names)}."
         )
-    index = schema.get_field_index(name)
-    column = pa.array(values, type=schema.field(index).type)
-    return table.set_column(index, schema.field(index), column).cast(schema)
+    field = own_schema.field(name)
+    column = pa.array(values, type=field.type)
+    return table.set_column(table.schema.get_field_index(name), field, column)
 
 
 def problems_table(problems: Iterable[Problem]) -> pa.Table:
@@ -230,17 +350,18 @@ def problems_table(problems: Iterable[Problem]) -> pa.Table:
 
 
 def to_table(config: str, rows: Iterable[Solution | Pair]) -> pa.Table:
-    """Return solutions or pairs as a table."""
+    """Return solutions or pairs as a table; columns that are no fields of them are null."""
     schema = arrow_schema(config)
+    fields = [field.name for field in dataclasses.fields(_ENTITIES[config])]
     # Values are gathered by column, because a dict for each of millions of solutions would take
     # as long as grading them.
-    read_values = attrgetter(*schema.names)
-    columns = list(zip(*map(read_values, rows), strict=True)) or [()] * len(schema)
+    columns = list(zip(*map(attrgetter(*fields), rows), strict=True)) or [()] * len(fields)
     arrays = [
-        pa.array(values, type=column_type)
-        for values, column_type in zip(columns, schema.types, strict=True)
+        pa.array(values, schema.field(name).type)
+        for name, values in zip(fields, columns, strict=True)
     ]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    table = pa.table(arrays, fields)
+    return conform(config, table, config)
 
 
 def digest_bytes(text: str) -> bytes:

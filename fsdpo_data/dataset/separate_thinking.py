@@ -9,33 +9,41 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.answers.thinking import find_thinking
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 
 #: Reason in messages.
 THINKING_IS_MISSING = (
     "the thinking of the solution is in a field of its own, so the text lacks it, and a trainer "
     "would teach the model to answer without thinking"
 )
-_COLUMNS = ("solution_id", "prompt", "completions", "thinking_closed")
+_COLUMNS = ("solution_id", "prompt", "completions")
 _ID_COLUMNS = ("solution_id", "chosen_id", "rejected_id")  #: Columns that name a solution.
+
+
+def may_lack_thinking(manifest: Manifest) -> bool:
+    """Return whether texts of a dataset may lack their thinking, as those of a server may."""
+    engine = manifest.get(SAMPLE_STAGE, SampleRecord).options.engine
+    return engine.api == "chat" or engine.recording is not None
 
 
 def find_solutions_without_thinking(root: Path, manifest: Manifest) -> set[str]:
     """Return the ids of solutions whose text lacks their thinking.
 
-    A dataset without thinking is not read, and neither is a copy without its solutions.
+    A copy without its solutions is not read.
     """
     files = manifest.config_paths(root, "solutions")
-    if not manifest.thinking or not all(file.exists() for file in files):
+    if not may_lack_thinking(manifest) or not all(file.exists() for file in files):
         return set()
     ids = set()
     for file in files:
-        rows = collect_rows(scan_rows("solutions", [file]).select(_COLUMNS))
-        for solution_id, prompt, steps, thinking_closed in rows.iter_rows():
-            # Thinking that never ends is the text itself.
-            if thinking_closed and find_thinking(prompt, "".join(steps)).closed is None:
+        # Thinking that never ends is the text itself.
+        rows = scan_rows("solutions", [file]).filter(pl.col("thinking_closed")).select(_COLUMNS)
+        for solution_id, prompt, steps in collect_rows(rows).iter_rows():
+            if find_thinking(prompt, "".join(steps)).closed is None:
                 ids.add(solution_id)
     return ids
 

@@ -29,10 +29,9 @@ from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageR
 from fsdpo_data.dataset.pair_rows import count_broken_pairs, pairs_within
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 from fsdpo_data.dataset.schema import read_table, write_parquet
-from fsdpo_data.dataset.stage_records import PAIR_STAGE, PairRecord, has_imported_pairs
+from fsdpo_data.dataset.stage_records import has_imported_pairs
 from fsdpo_data.dataset.validate import check_invariants
 from fsdpo_data.engines.options import Resume
-from fsdpo_data.pairs.statistics import imported_pair_statistics
 
 log = logging.getLogger(__name__)
 
@@ -135,21 +134,17 @@ class DatasetDraft:
             return
         n_imported = self.manifest.rows.pairs
         self._write_pairs(partial(pairs_within, pair_files=self.parent_files("pairs")))
-        counts = imported_pair_statistics(self.current_files("pairs"))
+        n_pairs = sum(map(count_rows, self.current_files("pairs")))
         n_broken = count_broken_pairs(self.current_files("solutions"), self.parent_files("pairs"))
-        if n_broken or not counts.pairs:
+        if n_broken or not n_pairs:
             log.warning(
-                f"{self.root}: {n_imported - counts.pairs:,} of {n_imported:,} imported pairs are "
+                f"{self.root}: {n_imported - n_pairs:,} of {n_imported:,} imported pairs are "
                 f"left out, and {n_broken:,} of them lost only one of their two solutions. The "
                 "command `pair` cannot choose them again."
             )
-        if not counts.pairs:
+        if not n_pairs:
             discard_dataset(self.root, ("pairs",))
             self._drop_pairs()
-            return
-        record = self.manifest.get(PAIR_STAGE, PairRecord)
-        self.manifest.put(record.model_copy(update={"counts": counts}))
-        self.manifest.rows.pairs = counts.pairs
 
     def add_pairs(self, make_pairs: Callable[[Path], pa.Table]) -> None:
         """Replace the parent's pairs by the pairs that ``make_pairs`` selects from each file."""
@@ -164,7 +159,6 @@ class DatasetDraft:
     def _drop_pairs(self) -> None:
         """Leave out the parent's pairs."""
         self.paths = [path for path in self.paths if not path.startswith("pairs/")]
-        self.manifest.rows.pairs = 0
         self.manifest.remove_writers({"pairs"})
 
     def _write_pairs(self, make_pairs: Callable[[Path], pa.Table]) -> None:
@@ -217,10 +211,7 @@ class Stage(Protocol):
         return None
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
-        """Write the stage's files, and return the entry of the stage in the manifest.
-
-        A stage also updates what ``draft.manifest`` states about the rows that it changes.
-        """
+        """Write the stage's files, and return the entry of the stage in the manifest."""
         ...
 
     def make_record(self, counts: FileModel | None = None, cost: Cost = NO_COST) -> AnyRecord:

@@ -15,26 +15,22 @@ from fsdpo_data.core.cost import NO_COST
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import RELEASE, EngineRef, ModelRef, SourceRef, digest
 from fsdpo_data.core.sampling import UNKNOWN, SamplingSpec, sampling_id
-from fsdpo_data.core.statistics import Mean
 from fsdpo_data.dataset.manifest import (
     AnyRecord,
     FileEntry,
     Manifest,
     RawRecord,
-    RowCounts,
     StageCounts,
     StageRecord,
     files_digest,
     merge_plugins,
 )
 from fsdpo_data.dataset.schema import SCHEMA_VERSION
-from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.answer_judge import AnswerJudgeSettings
 from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.models.prompts import TemplateRef
 from fsdpo_data.pairs.checks import ImportedPairSettings, PairSettings
-from fsdpo_data.pairs.statistics import PairCounts
 from fsdpo_data.problems.load import ProblemSet
 
 PROBLEMS_STAGE = "problems"  #: Name of the stage that reads the problems.
@@ -148,8 +144,6 @@ class AnswerJudgeStats(FileModel):
     replies: int  #: Replies; equal prompts have one reply.
     tokens: int | None  #: Tokens of the replies; None if unknown.
     seconds: float  #: Time of the judge, in seconds.
-    #: Accuracy without the decisions of the judge; datasets only.
-    accuracy_without_judge: Mean | None = None
 
     def describe_decisions(self) -> str:
         """Return the decisions as the part of a sentence, for the terminal."""
@@ -172,6 +166,23 @@ class GradeCounts(StageCounts):
 
 #: The entry of the grades.
 GradeRecord: TypeAlias = StageRecord[GradeSettings, GradeCounts]
+
+
+class ScoreCounts(StageCounts):
+    """What the rows do not tell about step rewards."""
+
+    #: How the PRM format was recognised; empty for a reward model of ``fsdpo-train prm``.
+    format_evidence: str = ""
+
+
+#: The entry of the stage that scored the steps.
+ScoreRecord: TypeAlias = StageRecord[ScoreSettings, ScoreCounts]
+
+
+class PairCounts(StageCounts):
+    """What the rows of pairs do not tell."""
+
+    continued_prefixes: int = 0  #: Prefixes that were continued; 0 without continuations.
 
 
 #: The entry of the pairs, whose rows every seal checks.
@@ -206,13 +217,12 @@ def problem_record(source: ProblemSet) -> ProblemsRecord:
     return ProblemsRecord(name=PROBLEMS_STAGE, options=problem_settings(source), counts=counts)
 
 
-def make_manifest(records: Sequence[AnyRecord], files: list[FileEntry], tally: Tally) -> Manifest:
+def make_manifest(records: Sequence[AnyRecord], files: list[FileEntry]) -> Manifest:
     """Describe a newly built dataset, whose ``files`` are finished.
 
     Args:
         records: The entries of the stages; the entry of the problems comes first.
         files: Entries of all files; the file of ``problems`` comes first.
-        tally: Counts over all solutions.
     """
     return Manifest(
         schema_version=SCHEMA_VERSION,
@@ -220,12 +230,6 @@ def make_manifest(records: Sequence[AnyRecord], files: list[FileEntry], tally: T
         parent=digest(records[0].options.sources),
         made_by=RELEASE,
         stages=[RawRecord.model_validate(record.to_dict()) for record in records],
-        rows=RowCounts(problems=files[0].rows, solutions=tally.solutions, pairs=0),
-        outcomes=tally.outcome_counts(),
-        labels=tally.label_counts(),
-        grader_rules=tally.rule_counts(),
-        statistics=tally.statistics(),
-        thinking=tally.thinking_counts(),
         cost=sum((record.cost for record in records), NO_COST),
         files=files,
         plugins=merge_plugins(),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from fsdpo_data.core.progress import Progress
     from fsdpo_data.dataset.manifest import Manifest
     from fsdpo_data.dataset.stage import Stage, StageOptions
+    from fsdpo_data.dataset.statistics import DatasetStatistics
 
 RecordT = TypeVar("RecordT", bound=StageRecord[Any, Any])
 StageOptionsT = TypeVar("StageOptionsT", bound="StageOptions")
@@ -50,12 +51,11 @@ class StageEntry(Generic[StageOptionsT, RecordT]):
     card_row: str = ""
     failed_items: str = "items"  #: What the engine of the stage can refuse, for messages.
     #: Function that returns the rows of the summary; None for no rows.
-    summarize: Callable[[RecordT, Manifest], Sequence[Row]] | None = None
+    summarize: Callable[[RecordT, DatasetStatistics], Sequence[Row]] | None = None
     #: Function that returns a sentence for each number that suggests a mistake; None for none.
-    warn: Callable[[RecordT], Sequence[str]] | None = None
-    #: Function that returns the distributions of the card by title, from the entry, the directory
-    #: and the manifest; None for no distribution.
-    plot: Callable[[RecordT, Path, Manifest], Mapping[str, Distribution]] | None = None
+    warn: Callable[[RecordT, DatasetStatistics], Sequence[str]] | None = None
+    #: Function that returns the distributions of the card by title; None for no distribution.
+    plot: Callable[[RecordT, DatasetStatistics], Mapping[str, Distribution]] | None = None
     #: Class of the options; None for a stage without a command. Its docstring is the help; a field
     #: ``shard`` means that the stage has shards.
     options_class: type[StageOptionsT] | None = None
@@ -126,12 +126,12 @@ def known_stages(manifest: Manifest) -> Iterator[tuple[StageEntry[Any, Any], Any
             yield stage, manifest.get(record.name, stage.record)
 
 
-def plot_stages(root: Path, manifest: Manifest) -> dict[str, Distribution]:
+def plot_stages(statistics: DatasetStatistics) -> dict[str, Distribution]:
     """Return the distributions of the stages' results, by title."""
     plots: dict[str, Distribution] = {}
-    for stage, record in known_stages(manifest):
+    for stage, record in known_stages(statistics.manifest):
         if stage.plot is not None:
-            plots |= stage.plot(record, root, manifest)
+            plots |= stage.plot(record, statistics)
     return plots
 
 

@@ -1,4 +1,4 @@
-"""Summarize a manifest as rows of a table, and list what suggests a mistake.
+"""Summarize a dataset as rows of a table, and list what suggests a mistake.
 
 The registrations of the stages add the rows and the warnings of their results.
 """
@@ -20,21 +20,23 @@ from fsdpo_data.dataset.stage_records import (
     SampleSettings,
 )
 from fsdpo_data.dataset.stage_registry import Row, describe_failures, known_stages
+from fsdpo_data.dataset.statistics import DatasetStatistics, SolutionStatistics
 from fsdpo_data.models.prompts import TEMPLATES
 
 
-def summary_rows(manifest: Manifest) -> list[Row]:
+def summary_rows(statistics: DatasetStatistics) -> list[Row]:
     """Return (name, value) rows that describe the content, quality and cost of a dataset."""
-    rows = [*_sampling_rows(manifest)]
+    manifest = statistics.manifest
+    rows = [*_sampling_rows(statistics)]
     if has_grades(manifest):
-        rows += _grading_rows(manifest)
-    rows.append(("outcomes", join_counts(manifest.outcomes)))
+        rows += _grading_rows(statistics.solutions)
+    rows.append(("outcomes", join_counts(statistics.solutions.outcomes)))
     if has_grades(manifest):
-        rows.append(("step labels", _describe_labels(manifest.labels)))
-    rows += _solution_rows(manifest)
+        rows.append(("step labels", _describe_labels(statistics.solutions.labels)))
+    rows += _solution_rows(statistics)
     for stage, record in known_stages(manifest):
         if stage.summarize is not None:
-            rows += stage.summarize(record, manifest)
+            rows += stage.summarize(record, statistics)
     return rows
 
 
@@ -43,15 +45,16 @@ def has_grades(manifest: Manifest) -> bool:
     return not manifest.is_written("step_labels")
 
 
-def _sampling_rows(manifest: Manifest) -> Iterator[Row]:
+def _sampling_rows(statistics: DatasetStatistics) -> Iterator[Row]:
     """Yield the rows about the model, its prompt and the number of solutions."""
-    sampled = manifest.get(SAMPLE_STAGE, SampleRecord).options
-    rows = manifest.rows
-    up_to = "" if rows.solutions == rows.problems * sampled.sampling.n else "up to "
+    sampled = statistics.manifest.get(SAMPLE_STAGE, SampleRecord).options
+    rows = statistics.manifest.rows
+    n = statistics.solutions.max_samples
+    up_to = "" if rows.solutions == rows.problems * n else "up to "
     yield "model", f"{sampled.model.name} ({sampled.engine.name})"
     yield "template", _describe_prompt(sampled)
     yield "problems", f"{rows.problems:,}"
-    yield "solutions", f"{rows.solutions:,}  ({up_to}{sampled.sampling.n} per problem)"
+    yield "solutions", f"{rows.solutions:,}  ({up_to}{n} per problem)"
     if sampled.search is not None:
         search = sampled.search
         yield (
@@ -78,14 +81,12 @@ def _describe_prompt(sampled: SampleSettings) -> str:
     return f"{name}  ({text})" if sampled.template.digest == template.digest else name
 
 
-def _grading_rows(manifest: Manifest) -> Iterator[Row]:
+def _grading_rows(statistics: SolutionStatistics) -> Iterator[Row]:
     """Yield the rows about correct solutions."""
-    statistics = manifest.statistics
-    n = manifest.get(SAMPLE_STAGE, SampleRecord).options.sampling.n
-    correct = manifest.outcomes.get("correct", 0)
-    undecided = sum(manifest.outcomes.get(outcome, 0) for outcome in UNDECIDED_OUTCOMES)
+    correct = statistics.outcomes.get("correct", 0)
+    undecided = sum(statistics.outcomes.get(outcome, 0) for outcome in UNDECIDED_OUTCOMES)
     undecided_text = f"; {undecided:,} undecided count as wrong" if undecided else ""
-    without_gold = manifest.outcomes.get("gold_unparsed", 0)
+    without_gold = statistics.outcomes.get("gold_unparsed", 0)
     left_out_text = f"; {without_gold:,} without a gold are left out" if without_gold else ""
     yield (
         "accuracy",
@@ -93,7 +94,7 @@ def _grading_rows(manifest: Manifest) -> Iterator[Row]:
         f"{undecided_text}{left_out_text})",
     )
     yield (
-        f"pass@{n}",
+        f"pass@{statistics.max_samples}",
         f"{format_mean(statistics.pass_at_k)}  ({statistics.solved_problems:,} of "
         f"{statistics.pass_at_k.n:,})",
     )
@@ -111,24 +112,27 @@ def _describe_labels(labels: Mapping[str, int]) -> str:
     return f"{labels['steps']:,} steps, {format_percent(fraction)} positive"
 
 
-def _solution_rows(manifest: Manifest) -> Iterator[Row]:
+def _solution_rows(statistics: DatasetStatistics) -> Iterator[Row]:
     """Yield the rows about lengths, repetitions, and what is missing."""
-    statistics = manifest.statistics
+    manifest = statistics.manifest
+    solutions = statistics.solutions
     n_solutions = max(1, manifest.rows.solutions)
-    n_unfinished = statistics.truncated + statistics.stopped_thoughts
+    n_unfinished = solutions.truncated + solutions.stopped_thoughts
     stopped_text = ""
-    if statistics.stopped_thoughts:
-        stopped_text = f", of which {statistics.stopped_thoughts:,} stopped inside their thinking"
-    rate = statistics.tokens_per_second
-    rate_text = f"  ({rate:,.0f} tokens/s)" if rate else ""
-    unique = statistics.unique_solutions
+    if solutions.stopped_thoughts:
+        stopped_text = f", of which {solutions.stopped_thoughts:,} stopped inside their thinking"
+    sampling_cost = manifest.get(SAMPLE_STAGE, SampleRecord).cost
+    rate_text = ""
+    if sampling_cost.tokens and sampling_cost.seconds:
+        rate_text = f"  ({sampling_cost.tokens / sampling_cost.seconds:,.0f} tokens/s)"
+    unique = statistics.distinct_solutions
     yield (
         "truncated" if has_grades(manifest) else "end early",
         f"{n_unfinished:,}  ({format_percent(n_unfinished / n_solutions)}){stopped_text}",
     )
     yield "unique", f"{unique:,}  ({format_percent(unique / n_solutions)})"
     yield "tokens", format_amount(manifest.cost.tokens) + rate_text
-    if thinking := manifest.thinking:
+    if thinking := solutions.thinking:
         yield "thinking", f"{thinking['closed']:,} closed, {thinking['unclosed']:,} never ended"
     quarantined = manifest.get(PROBLEMS_STAGE, ProblemsRecord).counts.quarantined
     if quarantined:
@@ -152,11 +156,12 @@ def join_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
 
 
-def dataset_warnings(manifest: Manifest) -> list[str]:
+def dataset_warnings(statistics: DatasetStatistics) -> list[str]:
     """Return one sentence for each property of a dataset that suggests a mistake."""
-    statistics = manifest.statistics
-    positive = manifest.labels.get("positive", 0)
-    labelled = positive + manifest.labels.get("negative", 0)
+    manifest = statistics.manifest
+    solutions = statistics.solutions
+    positive = solutions.labels.get("positive", 0)
+    labelled = positive + solutions.labels.get("negative", 0)
     warnings = []
     if manifest.failed:
         warnings.append(
@@ -164,17 +169,17 @@ def dataset_warnings(manifest: Manifest) -> list[str]:
             "failures.jsonl of the run has the reasons, and the same command with `resume=True` "
             "tries them again; after a merge, resume the shards and merge again"
         )
-    if has_grades(manifest) and statistics.truncated > manifest.rows.solutions / 5:
+    if has_grades(manifest) and solutions.truncated > manifest.rows.solutions / 5:
         warnings.append("over a fifth of the solutions reached the token limit")
-    if statistics.stopped_thoughts > manifest.rows.solutions / 5:
+    if solutions.stopped_thoughts > manifest.rows.solutions / 5:
         warnings.append("over a fifth of the solutions stopped inside their thinking")
-    if statistics.accuracy.n and not manifest.outcomes.get("correct"):
+    if solutions.accuracy.n and not solutions.outcomes.get("correct"):
         warnings.append("no solution is correct: look at some, and at the prompt template")
-    if not statistics.mixed_problems and has_grades(manifest):
+    if not solutions.mixed_problems and has_grades(manifest):
         warnings.append("no problem has correct and incorrect solutions to pair")
     if labelled and positive < labelled / 20:
         warnings.append("under 5 % of the step labels are positive")
     for stage, record in known_stages(manifest):
         if stage.warn is not None:
-            warnings += stage.warn(record)
+            warnings += stage.warn(record, statistics)
     return warnings

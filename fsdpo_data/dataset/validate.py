@@ -7,7 +7,13 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, OUTCOMES, UNGRADED
+from fsdpo_data.core.entities import (
+    GRADED_OUTCOMES,
+    MODEL_FAILURES,
+    NO_VERDICT,
+    OUTCOMES,
+    UNGRADED,
+)
 from fsdpo_data.core.errors import FsdpoError, SchemaError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.lazy import pa, pl
@@ -18,7 +24,7 @@ from fsdpo_data.dataset.manifest import FileEntry, Manifest, read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, scan_rows
 from fsdpo_data.dataset.stage_records import PAIR_STAGE, SAMPLE_STAGE, PairRecord, SampleRecord
 from fsdpo_data.dataset.stage_registry import known_stages
-from fsdpo_data.pairs.checks import find_violations
+from fsdpo_data.pairs.checks import find_violations, pair_violations
 
 
 def validate(root: Path) -> Manifest:
@@ -65,14 +71,16 @@ def check_files(root: Path, files: Iterable[FileEntry]) -> None:
         SchemaError: naming every file that is missing or changed.
     """
     violations = []
+    is_edited = False
     for entry in files:
         file = root / entry.path
         if not file.is_file():
             violations.append(f"{entry.path} is missing")
         elif file_sha256(file) != entry.sha256:
             violations.append(f"{entry.path} was changed since it was sealed (SHA-256 differs)")
+            is_edited = True
     if violations:
-        raise _invalid_dataset_error(root, violations)
+        raise _invalid_dataset_error(root, violations, is_edited=is_edited)
 
 
 def _check_no_other_files(root: Path, files: Iterable[FileEntry]) -> None:
@@ -91,7 +99,7 @@ def _check_no_other_files(root: Path, files: Iterable[FileEntry]) -> None:
         if file not in paths
     ]
     if violations:
-        raise _invalid_dataset_error(root, violations)
+        raise _invalid_dataset_error(root, violations, is_edited=True)
 
 
 def check_invariants(root: Path, manifest: Manifest) -> None:
@@ -107,7 +115,6 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
         violations += _find_id_violations(problems, solutions)
         violations += _find_metadata_violations(problems)
         violations += _find_row_violations(solutions, manifest)
-        violations += _find_count_violations(root, manifest)
     # The pairs of a plug-in have their own rules.
     record = manifest.find(PAIR_STAGE, PairRecord)
     if not violations and record is not None:
@@ -115,18 +122,28 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
             manifest.config_paths(root, "pairs"),
             manifest.config_paths(root, "solutions"),
             record.options,
-            record.counts,
         )
     if violations:
         raise _invalid_dataset_error(root, violations)
 
 
-def _invalid_dataset_error(root: Path, violations: Sequence[str]) -> SchemaError:
-    """Return the error for violated invariants."""
+def _invalid_dataset_error(
+    root: Path, violations: Sequence[str], *, is_edited: bool = False
+) -> SchemaError:
+    """Return the error for violated invariants.
+
+    Args:
+        root: Directory of the dataset.
+        violations: The violations.
+        is_edited: Whether somebody may have edited the files.
+    """
+    edit_advice = ""
+    if is_edited:
+        edit_advice = f" If you edited it, seal the edit: `fsdpo-data seal {root} --out NEW`."
     return SchemaError(
         f"{root} is not a valid dataset:\n"
         + "".join(f"  {violation}\n" for violation in violations)
-        + "Build the dataset again, or download it again."
+        + f"Build the dataset again, or download it again.{edit_advice}"
     )
 
 
@@ -134,19 +151,25 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
     """Yield the files with another version, other columns or other texts than expected."""
     sparse_columns = ("rollouts",) if manifest.labels_are_searched else ()
     for config in CONFIGS:
-        expected = schema.arrow_schema(config)
+        first_schema = None
         for entry in manifest.config_files(config):
             file = root / entry.path
             try:
-                file_schema = open_parquet(file).schema_arrow
+                parquet_file = open_parquet(file)
+                file_schema = parquet_file.schema_arrow
                 metadata = file_schema.metadata or {}
                 version = metadata.get(schema.VERSION_KEY.encode(), b"none").decode()
-                if version != str(SCHEMA_VERSION):
+                if not schema.is_readable(version):
                     yield f"{entry.path} is of schema version {version}, not {SCHEMA_VERSION}"
-                if not file_schema.equals(expected):
-                    difference = _describe_schema_difference(file_schema, expected)
-                    yield f"{entry.path} has other columns: {difference}"
+                problems = schema.column_problems(config, file_schema)
+                problems += _column_differences(file_schema, first_schema or file_schema)
+                if problems:
+                    yield f"{entry.path} has other columns: {'; '.join(problems)}"
                     continue
+                first_schema = first_schema or file_schema
+                n_rows = parquet_file.metadata.num_rows
+                if n_rows != entry.rows:
+                    yield f"{entry.path} has {n_rows} rows, the manifest says {entry.rows}"
                 null_columns = _columns_with_nulls(config, file, sparse_columns)
                 if null_columns:
                     yield f"{entry.path} has nulls in {', '.join(null_columns)}"
@@ -161,12 +184,12 @@ def _columns_with_nulls(config: str, file: Path, sparse_columns: Container[str])
 
     The lists of ``sparse_columns`` may contain nulls.
     """
-    nullable_columns = schema.nullable_columns(config)
+    filled_columns = set(schema.arrow_schema(config).names) - schema.nullable_columns(config)
     dense_columns = [name for name in schema.NON_NULL_LISTS if name not in sparse_columns]
     names = set()
     for batch in read_table_batches(file):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            has_nulls = column.null_count and name not in nullable_columns
+            has_nulls = column.null_count and name in filled_columns
             if has_nulls or (name in dense_columns and column.flatten().null_count):
                 names.add(name)
     return sorted(names)
@@ -181,19 +204,17 @@ def _text_sha256(file: Path) -> str:
     return text_hash.hexdigest()
 
 
-def _describe_schema_difference(actual: pa.Schema, expected: pa.Schema) -> str:
-    """Describe the columns whose types differ, or else the order of the columns."""
-    actual_types = {column.name: str(column.type) for column in actual}
-    expected_types = {column.name: str(column.type) for column in expected}
-    differences = []
-    for name in dict.fromkeys([*expected_types, *actual_types]):
-        actual_type = actual_types.get(name, "missing")
-        expected_type = expected_types.get(name, "no such column")
-        if actual_types.get(name) != expected_types.get(name):
-            differences.append(f"{name} is {actual_type}, expected {expected_type}")
-    if differences:
-        return "; ".join(differences)
-    return f"order {list(actual_types)}, expected {list(expected_types)}"
+def _column_differences(file_schema: pa.Schema, first_schema: pa.Schema) -> list[str]:
+    """Return how the columns of a file differ from those of the first file of its config."""
+    columns, first_columns = (
+        {column.name: str(column.type) for column in item} for item in (file_schema, first_schema)
+    )
+    return [
+        f"{name} is {columns.get(name, 'missing')}, and {first_columns.get(name, 'missing')} in "
+        "the first file"
+        for name in {**first_columns, **columns}
+        if columns.get(name) != first_columns.get(name)
+    ]
 
 
 def _find_id_violations(problems: pl.LazyFrame, solutions: pl.LazyFrame) -> Iterator[str]:
@@ -205,6 +226,12 @@ def _find_id_violations(problems: pl.LazyFrame, solutions: pl.LazyFrame) -> Iter
                 f"{len(duplicate_ids)} {column}s occur more than once: "
                 f"{summarize_list(duplicate_ids)}"
             )
+    # Grading and pairing take the solutions of a problem together.
+    starts = pl.col("problem_id").ne_missing(pl.col("problem_id").shift())
+    counts = solutions.select(starts.sum(), n=pl.col("problem_id").n_unique())
+    n_starts, n_problems = collect_rows(counts).row(0)
+    if n_starts != n_problems:
+        yield "the solutions of a problem are not one after another: sort them by problem_id"
     orphans = solutions.join(problems, on="problem_id", how="anti").select("solution_id")
     orphan_ids = collect_rows(orphans, streaming=True)["solution_id"].to_list()
     if orphan_ids:
@@ -246,6 +273,31 @@ def _find_row_violations(solutions: pl.LazyFrame, manifest: Manifest) -> Iterato
             yield f"{count} solutions {rule}: {summarize_list(rows['solution_id'].to_list())}"
 
 
+def list_invariants() -> dict[str, list[str]]:
+    """Return what :func:`validate` checks in the rows of each config, as sentences."""
+    solution_rules = {
+        **_text_rules(),
+        **_label_rules(),
+        **_outcome_label_rules(),
+        **_searched_label_rules(),
+        **_step_label_rules(),
+        **_reward_rules(rewards_are_probabilities=True),
+    }
+    return {
+        "problems": [
+            "No two problems have the same id.",
+            "The metadata is a JSON object.",
+        ],
+        "solutions": [
+            "No two solutions have the same id, and every solution belongs to a problem.",
+            "The solutions of a problem stand one after another.",
+            "The steps join to the text whose digest the manifest has.",
+            *(f"No solutions {rule}." for rule in solution_rules),
+        ],
+        "pairs": [f"No pairs {rule}." for rule in pair_violations()],
+    }
+
+
 def _any_element(column: pl.Expr, predicate: pl.Expr) -> pl.Expr:
     """Return whether the predicate holds for any element of a list column."""
     return column.list.eval(predicate).list.any()
@@ -258,6 +310,9 @@ def _text_rules() -> dict[str, pl.Expr]:
     is_blank = pl.element().str.strip_chars().str.len_bytes() == 0
     return {
         f"have an outcome that is not one of {', '.join(OUTCOMES)}": ~outcome.is_in(OUTCOMES),
+        f"are {UNGRADED}, but somebody decided, or the other way round": (
+            (outcome == UNGRADED) != (pl.col("verdict_by") == NO_VERDICT)
+        ),
         "have no steps column": steps.is_null(),
         "hold a blank step": _any_element(steps, is_blank),
         "are correct without a tolerance, but not with it": (
@@ -356,18 +411,3 @@ def _reward_rules(*, rewards_are_probabilities: bool) -> dict[str, pl.Expr]:
             _any_element(rewards, ~is_valid.fill_null(value=False))
         ),
     }
-
-
-def _find_count_violations(root: Path, manifest: Manifest) -> Iterator[str]:
-    """Yield the counts in the manifest that differ from the counts of the rows."""
-    for config in CONFIGS:
-        files = manifest.config_paths(root, config)
-        n_rows = collect_rows(scan_rows(config, files).select(pl.len())).item() if files else 0
-        manifest_rows = getattr(manifest.rows, config)
-        if n_rows != manifest_rows:
-            yield f"{config} has {n_rows} rows, the manifest says {manifest_rows}"
-    solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
-    counts = collect_rows(solutions.group_by("outcome").len())
-    outcomes = dict(zip(counts["outcome"], counts["len"], strict=True))
-    if outcomes != manifest.outcomes:
-        yield f"outcomes are {outcomes}, the manifest says {manifest.outcomes}"

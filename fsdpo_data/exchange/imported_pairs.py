@@ -12,7 +12,6 @@ from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.dataset.stage_records import PAIR_STAGE
 from fsdpo_data.pairs.checks import ImportedPairSettings
-from fsdpo_data.pairs.statistics import imported_pair_statistics
 
 
 @dataclass(frozen=True)
@@ -29,14 +28,12 @@ class ImportedPairStage(Stage):
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Write one file of pairs per file of solutions."""
         draft.add_pairs(_pair_neighbours)
-        counts = imported_pair_statistics(draft.current_files("pairs"))
-        draft.manifest.rows.pairs = counts.pairs
-        return self.make_record(counts)
+        return self.make_record()
 
 
 def _pair_neighbours(file: Path) -> pa.Table:
     """Return the pairs of the first and second solution, of the third and fourth, and so on."""
     row = pl.col("row")
-    rows = scan_rows("solutions", [file]).with_row_index("row")
+    rows = scan_rows("solutions", [file]).select("solution_id").with_row_index("row")
     pairs = rows.select(chosen=row.gather_every(2), rejected=row.gather_every(2, offset=1))
     return join_pair_sides(file, pairs)

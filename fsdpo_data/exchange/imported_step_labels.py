@@ -124,8 +124,7 @@ class StepLabelImport(RowImport):
     @property
     def label_counts(self) -> ImportCounts:
         """The counts of the step labels."""
-        steps = self.result.steps
-        return ImportCounts(rows=self.result.read, right=steps[True], wrong=steps[False])
+        return ImportCounts(rows=self.result.read)
 
     def provenance_json(self, source: SourceRef) -> bytes:
         """Return the manifest of training rows: their source, and the meaning of their labels."""

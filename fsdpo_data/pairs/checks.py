@@ -16,9 +16,8 @@ from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.pairs import statistics
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.pairs.first_error import StepPairSettings
-from fsdpo_data.pairs.statistics import SIDES, PairCounts
+from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.first_error import find_first_below
-from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_GAMMA
 
 
 class ImportedPairSettings(FileModel):
@@ -39,7 +38,6 @@ def find_violations(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
     settings: PairSettings,
-    counts: PairCounts,
 ) -> Iterator[str]:
     """Yield one line for every broken invariant of the pairs.
 
@@ -47,7 +45,6 @@ def find_violations(
         pairs: Files of pairs.
         solutions: Files of solutions.
         settings: Options of the pair selection, from the manifest.
-        counts: Counts of the pairs, from the manifest.
     """
     has_step_pairs = isinstance(settings, StepPairSettings)
     if isinstance(settings, StepPairSettings):
@@ -69,8 +66,17 @@ def find_violations(
             yield f"{len(ids)} pairs {violation}: {summarize_list(ids)}"
     if isinstance(settings, StepPairSettings):
         yield from _find_misplaced_errors(pairs, settings.pairs.stored_threshold)
-    if not any(violating_pairs.values()):
-        yield from _compare_counts(pairs, solutions, settings, counts)
+
+
+def pair_violations() -> list[str]:
+    """Return the violations that pairs of any style are checked for."""
+    return list(
+        {
+            **_solution_pair_violations(PairSpec()),
+            **_step_pair_violations(),
+            **_imported_pair_violations(),
+        }
+    )
 
 
 def _solution_pair_violations(settings: ImportedPairSettings | PairSpec) -> dict[str, pl.Expr]:
@@ -146,36 +152,4 @@ def _find_misplaced_errors(pairs: Sequence[Path], threshold: float) -> Iterator[
         yield (
             f"{len(ids)} pairs do not differ first at the first step below {threshold:.6g}: "
             f"{', '.join(ids[:3])}"
-        )
-
-
-def _compare_counts(
-    pairs: Sequence[Path],
-    solutions: Sequence[Path],
-    settings: PairSettings,
-    counts: PairCounts,
-) -> Iterator[str]:
-    """Yield a line if the counts in the manifest differ from the counts of the files."""
-    if isinstance(settings, StepPairSettings):
-        # The number of continued prefixes does not follow from the files, which do not have them.
-        computed = statistics.step_pair_statistics(
-            pairs, solutions, settings.pairs, counts.continued_prefixes
-        )
-    elif isinstance(settings, ImportedPairSettings):
-        computed = statistics.imported_pair_statistics(pairs)
-    else:
-        is_known = settings.aggregate in AGGREGATES
-        computed = statistics.pair_statistics(
-            pairs,
-            solutions,
-            settings.aggregate if is_known else "mean",
-            counts.step_weights.gamma if counts.step_weights else DEFAULT_GAMMA,
-            allow_unclosed=settings.allow_unclosed,
-        )
-        if not is_known:  # the plug-in that defines the aggregate is absent
-            computed.margin = counts.margin
-    if computed != counts:
-        yield (
-            f"the counts of the pairs are {computed.to_dict()}, but the manifest has "
-            f"{counts.to_dict()}"
         )

@@ -113,7 +113,7 @@ def _errors_by_problem(
     errors: dict[str, list[FirstError]] = {}
     rows = (row for batch in read_table_batches(file) for row in batch.to_pylist())
     for row in rows:
-        solution = Solution(**row)
+        solution = Solution.from_row(row)
         if solution.outcome not in MODEL_FAILURES:
             continue
         counts["incorrect"] += 1

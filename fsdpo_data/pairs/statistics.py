@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import gt, lt
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeAlias
-
-import pydantic
+from typing import Any, NamedTuple, TypeAlias
 
 from fsdpo_data.core.entities import MODEL_FAILURES
-from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
 from fsdpo_data.pairs.best_worst import is_unclosed
 from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSpec, find_first_errors
-from fsdpo_data.steps.rewards import aggregate_expr
+from fsdpo_data.steps.rewards import PAIR_AGGREGATE, aggregate_expr
 
 #: The two sides of a pair, as prefixes of column names.
 SIDES = ("chosen", "rejected")
@@ -33,7 +31,8 @@ STEP_POSITIONS = 5
 Number: TypeAlias = int | float  #: A count or a mean.
 
 
-class LastSteps(FileModel):
+@dataclass(frozen=True, slots=True)
+class LastSteps:
     """Means over the last steps of one side of the pairs; the last step comes first."""
 
     n: list[int]  #: Number of steps at each position.
@@ -41,7 +40,8 @@ class LastSteps(FileModel):
     weight: list[float]  #: Mean weight K·α of the paper's loss.
 
 
-class StepWeightStats(FileModel):
+@dataclass(frozen=True, slots=True)
+class StepWeightStats:
     """The weights that the paper's loss gives to the last steps of pairs."""
 
     gamma: float  #: Inverse temperature γ of the weights.
@@ -49,30 +49,20 @@ class StepWeightStats(FileModel):
     rejected: LastSteps  #: The rejected side.
 
 
-class PairCounts(FileModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairStatistics:
     """Counts and statistics of pairs."""
 
     pairs: int  #: Number of pairs.
-    problems: dict[str, int]  #: Problems by use, such as ``used`` or ``too_easy``.
-    solutions: dict[str, int]  #: Solutions by use, such as ``chosen`` or ``truncated``.
+    problems: Mapping[str, int]  #: Problems by use, such as ``used`` or ``too_easy``.
+    solutions: Mapping[str, int]  #: Solutions by use, such as ``chosen`` or ``truncated``.
     #: Statistics of the reward margins, such as ``mean``; None for Step-DPO.
-    margin: dict[str, Number | None] | None = None
+    margin: Mapping[str, Number | None] | None = None
     #: Mean number of the first wrong step, from 1; None for pairs of complete solutions.
     first_error: float | None = None
-    length: dict[str, Number | None]  #: Lengths of the chosen and the rejected side.
+    length: Mapping[str, Number | None]  #: Lengths of the chosen and the rejected side.
     #: Rewards and weights of the last steps; None for Step-DPO, and if no solution has several.
     step_weights: StepWeightStats | None = None
-    #: Prefixes that were continued; 0 for imported pairs and pairs of complete solutions.
-    continued_prefixes: int = 0
-
-    @pydantic.model_validator(mode="after")
-    def _check_lengths(self) -> Self:
-        keys = {f"chosen_{self.unit}", f"rejected_{self.unit}"}
-        if self.margin is not None:
-            keys |= {"chosen_steps", "rejected_steps", "chosen_longer", "chosen_shorter"}
-        if missing_keys := sorted(keys - self.length.keys()):
-            raise ValueError(f"length lacks {', '.join(missing_keys)}")
-        return self
 
     @property
     def unit(self) -> str:
@@ -105,27 +95,27 @@ def problem_counts(solutions: pl.LazyFrame) -> dict[str, int]:
 def pair_statistics(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
-    aggregate: str,
+    aggregate: str | None,
     gamma: float,
     *,
     allow_unclosed: bool = False,
-) -> PairCounts:
+) -> PairStatistics:
     """Compute the statistics of pairs of complete solutions.
 
     Args:
         pairs: Files of pairs.
         solutions: Files of the solutions in the pairs.
-        aggregate: Aggregate of step rewards for the margins.
+        aggregate: Aggregate of step rewards for the margins; None for no margins.
         gamma: Inverse temperature γ of the step weights; see :func:`step_weight_statistics`.
         allow_unclosed: Whether solutions whose thinking never ends may be in pairs.
 
     Returns:
-        The counts. Margins and lengths are averages over pairs. Lengths are in
+        The statistics. Margins and lengths are averages over pairs. Lengths are in
         tokens, or in characters if some token counts are unknown. ``truncated`` counts the
         truncated solutions, which are in no pair. ``unclosed`` counts other solutions whose
         thinking never ends, if there are any and they are in no pair.
     """
-    table = _measure_pairs(pairs, solutions, aggregate)
+    table = _measure_pairs(pairs, solutions, aggregate or PAIR_AGGREGATE)
     has_token_counts = not any(table[f"{side}_tokens"].null_count() for side in SIDES)
     unit = "tokens" if has_token_counts else "characters"
     unfinished = scan_parquet(solutions).select(
@@ -134,7 +124,7 @@ def pair_statistics(
     unfinished_counts = collect_rows(unfinished, streaming=True).row(0, named=True)
     if allow_unclosed or not unfinished_counts["unclosed"]:
         del unfinished_counts["unclosed"]
-    return PairCounts(
+    return PairStatistics(
         pairs=table.height,
         problems={
             "used": table["problem"].n_unique(),
@@ -145,7 +135,7 @@ def pair_statistics(
             "rejected": table["rejected"].n_unique(),
             **unfinished_counts,
         },
-        margin=_margin_statistics(table["margin"]),
+        margin=_margin_statistics(table["margin"]) if aggregate else None,
         length=_length_statistics(table, unit),
         step_weights=step_weight_statistics(pairs, gamma),
     )
@@ -254,36 +244,35 @@ def step_pair_statistics(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
     spec: StepPairSpec,
-    continued_prefixes: int,
-) -> PairCounts:
+) -> PairStatistics:
     """Compute the statistics of Step-DPO pairs, whose sides differ in one step.
 
     Args:
         pairs: Files of pairs.
         solutions: Files of the solutions from which the pairs come.
         spec: The options of the selection.
-        continued_prefixes: Number of prefixes whose continuations give the chosen sides.
 
     Returns:
-        The counts. ``solutions`` counts incorrect solutions by :data:`DROP_REASONS`;
+        The statistics. ``solutions`` counts incorrect solutions by :data:`DROP_REASONS`;
         ``not_corrected`` ones have no correct continuation. ``length`` compares the first steps
         that differ, in characters.
     """
     drop_counts = Counter[str]()
     n_errors = sum(1 for file in solutions for _ in find_first_errors(file, spec, drop_counts))
-    counts = imported_pair_statistics(pairs)
-    counts.problems |= problem_counts(scan_parquet(solutions))
-    counts.solutions = {
-        **{reason: drop_counts[reason] for reason in DROP_REASONS},
-        # Most datasets contain no thinking.
-        **({"unclosed": drop_counts["unclosed"]} if drop_counts["unclosed"] else {}),
-        "not_corrected": n_errors - counts.pairs,
-    }
-    counts.continued_prefixes = continued_prefixes
-    return counts
+    statistics = imported_pair_statistics(pairs)
+    return replace(
+        statistics,
+        problems={**statistics.problems, **problem_counts(scan_parquet(solutions))},
+        solutions={
+            **{reason: drop_counts[reason] for reason in DROP_REASONS},
+            # Most datasets contain no thinking.
+            **({"unclosed": drop_counts["unclosed"]} if drop_counts["unclosed"] else {}),
+            "not_corrected": n_errors - statistics.pairs,
+        },
+    )
 
 
-def imported_pair_statistics(pairs: Sequence[Path]) -> PairCounts:
+def imported_pair_statistics(pairs: Sequence[Path]) -> PairStatistics:
     """Compute the statistics of imported Step-DPO pairs, whose solutions are not graded.
 
     Returns:
@@ -299,7 +288,7 @@ def imported_pair_statistics(pairs: Sequence[Path]) -> PairCounts:
         step_numbers.append(difference.step + 1)
         chosen_lengths.append(len(difference.chosen_step))
         rejected_lengths.append(len(difference.rejected_step))
-    return PairCounts(
+    return PairStatistics(
         pairs=len(step_numbers),
         problems={"used": len(problem_ids)},
         solutions={},

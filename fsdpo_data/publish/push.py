@@ -28,7 +28,7 @@ from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE
-from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION
+from fsdpo_data.dataset.schema import CONFIGS
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.hub.client import (
     HUB_TIMEOUT_SECONDS,
@@ -41,7 +41,7 @@ from fsdpo_data.publish.readme import merge_card
 
 ResultT = TypeVar("ResultT")
 
-_VERSION_TAG = re.compile(rf"v{SCHEMA_VERSION}\.(\d+)")
+_VERSION_TAG = re.compile(r"v(\d+)\.(\d+)\.(\d+)")  #: Schema MAJOR.MINOR, and a number from 0.
 #: Paths of files that a push may delete, because only a push writes them.
 _DATA_FILE = re.compile(rf"({'|'.join(CONFIGS)})/[^/]+\.parquet")
 CARD_FILE = "README.md"  #: File of the card in a repository.
@@ -118,11 +118,12 @@ class RemoteState:
         head_tags = [name for name, commit in self.tags.items() if commit == self.head]
         return max(filter(_VERSION_TAG.fullmatch, head_tags), key=_version_number, default=None)
 
-    @property
-    def next_tag(self) -> str:
-        """The version tag after the latest version tag."""
-        numbers = [_version_number(name) for name in self.tags if _VERSION_TAG.fullmatch(name)]
-        return f"v{SCHEMA_VERSION}.{max(numbers, default=-1) + 1}"
+    def next_tag(self, schema_version: str) -> str:
+        """Return the next version tag of a dataset, which starts with its schema version."""
+        prefix = f"v{schema_version}."
+        tags = [tag for tag in self.tags if _VERSION_TAG.fullmatch(tag) and tag.startswith(prefix)]
+        numbers = [_version_number(tag)[-1] for tag in tags]
+        return f"{prefix}{max(numbers, default=-1) + 1}"
 
     def changed_files(self, files: Sequence[PublishedFile]) -> tuple[PublishedFile, ...]:
         """Return the ``files`` that are missing or different at the head."""
@@ -141,9 +142,9 @@ def _download_readme(api: hf.HfApi, repo: HubRepo, revision: str) -> str:
     return Path(file).read_text(encoding="utf-8", errors="replace")
 
 
-def _version_number(tag: str) -> int:
-    """Return the number after the schema version in a version tag."""
-    return int(tag.rpartition(".")[2])
+def _version_number(tag: str) -> list[int]:
+    """Return the numbers of a version tag."""
+    return [int(number) for number in tag.removeprefix("v").split(".")]
 
 
 def remote_file_ids(api: hf.HfApi, repo: HubRepo, revision: str) -> dict[str, str]:
@@ -282,11 +283,11 @@ def _make_plan(
     """Compare the files of the dataset with the repository."""
     paths = [*(entry.path for entry in manifest.files), MANIFEST_FILE]
     dataset_files = [PublishedFile.from_source(path, root / path) for path in paths]
-    tag = remote.head_tag or remote.next_tag
+    tag = remote.head_tag or remote.next_tag(manifest.schema_version)
     files = (*dataset_files, _make_card(root, manifest, repo, tag, remote.readme))
     if remote.changed_files(files) or remote.obsolete_files(files):
         # A new version needs a new card, because the card contains the tag.
-        tag = remote.next_tag if tag in remote.tags else tag
+        tag = remote.next_tag(manifest.schema_version) if tag in remote.tags else tag
         files = (*dataset_files, _make_card(root, manifest, repo, tag, remote.readme))
     return PushPlan(
         repo=repo,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from fsdpo_data.core.entities import GRADED_OUTCOMES
+from fsdpo_data.core.entities import COUNTED_OUTCOMES, GRADED_OUTCOMES
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.statistics import Mean
+from fsdpo_data.dataset.statistics import clustered_accuracy
 from fsdpo_data.selection.random_order import mix_keys
-from fsdpo_data.selection.tally import tally_index
+from fsdpo_data.selection.row_index import is_graded
 
 
 class RowStats(FileModel):
@@ -138,15 +139,21 @@ class Funnel:
 
 def row_stats(problems: pl.DataFrame, solutions: pl.DataFrame) -> RowStats:
     """Return the statistics of indexed problems and solutions."""
-    tally = tally_index(solutions)
-    statistics = tally.statistics()
+    outcomes = solutions.group_by("outcome").len().iter_rows()
+    by_problem = solutions.group_by("problem", maintain_order=True).agg(
+        correct=(pl.col("outcome") == "correct").sum(),
+        graded=is_graded().sum(),
+        counted=pl.col("outcome").is_in(COUNTED_OUTCOMES).sum(),
+    )
+    by_problem = by_problem.filter(pl.col("counted") > 0)
+    correct, graded, counted = by_problem.select("correct", "graded", "counted")
     return RowStats(
         problems=problems.height,
         solutions=solutions.height,
-        outcomes=dict(sorted(tally.outcomes.items())),
-        accuracy=statistics.accuracy,
-        mixed_problems=statistics.mixed_problems,
-        unique_solutions=tally.unique_texts,
+        outcomes=dict(sorted(outcomes)),
+        accuracy=clustered_accuracy(correct.to_list(), counted.to_list()),
+        mixed_problems=int(((correct > 0) & (correct < graded)).sum()),
+        unique_solutions=solutions.select(pl.struct("problem", "text").n_unique()).item(),
         mean_steps=_rounded_mean(solutions["steps"]),
         mean_tokens=_rounded_mean(solutions["n_tokens"]),
     )

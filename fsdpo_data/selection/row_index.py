@@ -13,11 +13,11 @@ from typing import Any
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES, OUTCOMES
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.parquet_files import collect_rows, read_table_batches
+from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.dataset.schema import parse_metadata, scan_rows
+from fsdpo_data.dataset.schema import parse_metadata, read_batches, scan_rows
 from fsdpo_data.problems.question_key import question_key
 from fsdpo_data.selection.expressions import RowCondition, metadata_column
 from fsdpo_data.steps.rewards import aggregate_expr
@@ -111,8 +111,8 @@ def _index_problems(source: SourceDataset, request: IndexRequest) -> pl.DataFram
     frames = []
     fields: list[dict[str, Any]] = []
     for file in source.files("problems"):
-        for batch in read_table_batches(file):
-            rows = pl.DataFrame(pa.Table.from_batches([batch]).replace_schema_metadata())
+        for batch in read_batches("problems", file):
+            rows = pl.DataFrame(batch.replace_schema_metadata())
             frames.append(_index_problem_rows(rows, texts))
             if names:
                 fields += _metadata_fields(rows, names)
@@ -162,7 +162,6 @@ def _index_solutions(
         "thinking_closed": pl.col("thinking_closed"),
         "text": text.hash(seed=0),
         "id": pl.col("solution_id").hash(seed=0),
-        "is_judged": pl.col("answer_judge").is_not_null(),
     }
     if request.aggregate:
         columns["reward"] = aggregate_expr("step_rewards", request.aggregate)

@@ -11,12 +11,7 @@ from pathlib import Path
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import read_table_batches
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.dataset.schema import (
-    arrow_schema,
-    digest_bytes,
-    read_table,
-    write_parquet,
-)
+from fsdpo_data.dataset.schema import digest_bytes, read_batches, read_table, write_parquet
 from fsdpo_data.selection.row_index import SourceDataset
 
 FILE_SOLUTIONS = 100_000  #: Number of solutions after which a file of solutions ends.
@@ -43,19 +38,18 @@ def write_problems(source: SourceDataset, problems: pl.DataFrame, root: Path) ->
     file = root / PROBLEMS_PATH
     if not file.exists():
         rows = set(problems["problem"].to_list())
-        batches = _chosen_batches(source.files("problems"), rows)
-        write_parquet(pa.Table.from_batches(batches).cast(arrow_schema("problems")), file)
+        write_parquet(pa.concat_tables(_chosen_rows(source.files("problems"), rows)), file)
     return WrittenFile(PROBLEMS_PATH, None)
 
 
-def _chosen_batches(files: Sequence[Path], rows: set[int]) -> Iterator[pa.RecordBatch]:
+def _chosen_rows(files: Sequence[Path], rows: set[int]) -> Iterator[pa.Table]:
     """Yield the chosen rows of files; ``rows`` counts over all files."""
     start = 0
     for file in files:
-        for batch in read_table_batches(file):
+        for batch in read_batches("problems", file):
             chosen = [row - start for row in range(start, start + batch.num_rows) if row in rows]
             start += batch.num_rows
-            yield batch.replace_schema_metadata().take(pa.array(chosen, type=pa.int64()))
+            yield batch.take(pa.array(chosen, type=pa.int64()))
 
 
 def write_solutions(
@@ -101,7 +95,7 @@ def write_solutions(
             if len(tables) > 1:
                 table = table.take(pl.concat(row_numbers).arg_sort().to_arrow())
             text_sha256 = _text_sha256(table["completions"].chunks)
-            write_parquet(table.cast(arrow_schema("solutions")), root / path)
+            write_parquet(table, root / path)
         progress.advance(end - start)
         written.append(WrittenFile(path, text_sha256))
     return written

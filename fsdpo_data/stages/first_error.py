@@ -45,7 +45,6 @@ from fsdpo_data.stages.continuations import (
     list_step_prefixes,
     prefix_id,
 )
-from fsdpo_data.stages.label_columns import count_labels, label_stats
 from fsdpo_data.stages.label_records import LABEL_STAGE, LabelSettings, RolloutCounts
 
 StepCount: TypeAlias = Mapping[str, int]  #: Continuations of a step (``n``), and ``n_correct``.
@@ -229,7 +228,6 @@ class FirstErrorStage(Stage):
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Search all wrong solutions, then write the labels, the counts and their statistics."""
-        manifest = draft.manifest
         with self._search(draft) as search:
             draft.rewrite_config("solutions", phase="count", transform=search.add_labels)
             n_prefixes = len(search.run.line_spans)
@@ -237,12 +235,10 @@ class FirstErrorStage(Stage):
             n_failed = len(self.continuation_sampler.open_failures(search.run))
         files = draft.current_files("solutions")
         all_prefixes = {prefix.id for prefix in list_step_prefixes(files)}
-        manifest.labels = count_labels(files)
         n_saved_prefixes = len(all_prefixes) - n_prefixes - n_failed
         searched, undecided = _count_searched(files)
         counts = RolloutCounts(
             prefixes=n_prefixes,
-            labels=label_stats(files, is_searched=True),
             searched_solutions=searched,
             undecided_solutions=undecided,
             saved_continuations=self.continuation_sampler.sampling.n * n_saved_prefixes,

@@ -10,8 +10,8 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -24,7 +24,6 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.parquet_files import collect_rows
-from fsdpo_data.core.statistics import Mean
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest
 from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.schema import scan_rows
@@ -36,8 +35,8 @@ from fsdpo_data.dataset.stage_records import (
     GradeSettings,
 )
 from fsdpo_data.dataset.stage_registry import STAGES, Row, StageEntry
+from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.summary import format_mean
-from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
 from fsdpo_data.engines.answer_judge_formats import add_answer_options
 from fsdpo_data.engines.options import Workers
@@ -49,24 +48,8 @@ from fsdpo_data.stages.judge_answers import (
     open_judge_session,
     resolve_answer_judge,
 )
-from fsdpo_data.stages.score import recount_rewards
 from fsdpo_data.stages.verdict_columns import with_verdicts
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
-
-
-@dataclass(frozen=True)
-class RegradeCounts:
-    """Counts over the regraded solutions."""
-
-    tally: Tally = field(default_factory=Tally)  #: Counts of the new verdicts.
-    #: Counts of the verdicts of the grader, before a judge decides.
-    grader_tally: Tally = field(default_factory=Tally)
-    #: Solutions by old and new outcome.
-    outcome_changes: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    def accuracy_of_grader(self) -> Mean:
-        """Return the accuracy without the decisions of a judge."""
-        return self.grader_tally.statistics().accuracy
 
 
 @dataclass(frozen=True)
@@ -111,14 +94,13 @@ class GradeStage(Stage):
             )
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
-        """Rewrite the solutions, and the statistics in the manifest that depend on verdicts."""
+        """Rewrite the solutions, and count the outcomes that change."""
         manifest = draft.manifest
         old_grader = manifest.get(GRADE_STAGE, GradeRecord).options.grader
         problems = read_problems(draft.current_files("problems"))
-        # The tally counts the rules of verdicts, which the solutions do not store. A resumed run
-        # therefore cannot keep the files of an interrupted run, and grades all solutions again.
-        shutil.rmtree(draft.root / "solutions", ignore_errors=True)
-        counts = RegradeCounts()
+        if self.answer_judge is not None:
+            # The judge's record counts the decisions on all files. Its replies are saved.
+            shutil.rmtree(draft.root / "solutions", ignore_errors=True)
         judge_stats = None
         cost = NO_COST
         make_grader = partial(get_grader, self.grader)
@@ -137,18 +119,15 @@ class GradeStage(Stage):
                 grader=grader,
                 judge_session=judge_session,
                 grade_thinking=self.grade_thinking,
-                counts=counts,
+                version=self.grader,
             )
             # A judge reports progress of its own while a file is graded.
             draft.rewrite_config("solutions", "grade", regrade, advance=judge_session is None)
             if judge_session is not None:
                 judge_stats = judge_session.stats()
-                judge_stats.accuracy_without_judge = counts.accuracy_of_grader()
                 cost = Cost(tokens=judge_stats.tokens, prm_calls=0, seconds=judge_stats.seconds)
         draft.update_pairs()
-        _set_outcome_counts(manifest, counts.tally)
-        recount_rewards(manifest, draft.current_files("solutions"))
-        changes = counts.outcome_changes
+        changes = _count_changes(draft.parent_files("solutions"), draft.current_files("solutions"))
         grade_counts = GradeCounts(
             previous_grader=old_grader,
             changed=sum(count for (old, new), count in changes.items() if old != new),
@@ -158,15 +137,20 @@ class GradeStage(Stage):
         return self.make_record(grade_counts, cost)
 
 
-def _set_outcome_counts(manifest: Manifest, tally: Tally) -> None:
-    """State the counts of new verdicts in a manifest."""
-    manifest.outcomes = tally.outcome_counts()
-    manifest.labels = tally.label_counts()
-    manifest.grader_rules = tally.rule_counts()
-    statistics = tally.statistics()
-    names = ("accuracy", "pass_at_k", "solved_problems", "mixed_problems")
-    for name in names:
-        setattr(manifest.statistics, name, getattr(statistics, name))
+def _count_changes(
+    old_files: Sequence[Path], new_files: Sequence[Path]
+) -> dict[tuple[str, str], int]:
+    """Return the solutions by old and new outcome. The files have the same rows."""
+    changes = Counter[tuple[str, str]]()
+    for files in zip(old_files, new_files, strict=True):
+        old, new = (
+            collect_rows(scan_rows("solutions", [file]).select("outcome"))["outcome"]
+            for file in files
+        )
+        counts = pl.DataFrame({"old": old, "new": new}).group_by("old", "new").len()
+        for old_outcome, new_outcome, count in counts.iter_rows():
+            changes[old_outcome, new_outcome] += count
+    return changes
 
 
 def regrade_table(
@@ -176,13 +160,10 @@ def regrade_table(
     grader: Grader,
     judge_session: JudgeSession | None,
     grade_thinking: bool,
-    counts: RegradeCounts,
+    version: str,
 ) -> pa.Table:
-    """Return the solutions of a file with new verdicts and labels.
-
-    The solutions of one problem must be neighbours. Adds the solutions of the file to ``counts``.
-    """
-    solutions = [Solution(**row) for row in table.to_pylist()]
+    """Return the solutions of a file with new verdicts and labels."""
+    solutions = [Solution.from_row(row) for row in table.to_pylist()]
     requests = [
         grading_request(
             problems[solution.problem_id],
@@ -202,16 +183,10 @@ def regrade_table(
     step_counts = [len(solution.completions) for solution in solutions]
     verdicts = grader.grade(requests)
     if judge_session is not None:
-        counts.grader_tally.add_verdicts(problem_ids, verdicts, step_counts)
         verdicts = judge_session.judge_verdicts(
             requests, verdicts, lambda index: _question_with_options(problems[problem_ids[index]])
         )
-    counts.tally.add_verdicts(problem_ids, verdicts, step_counts)
-    counts.outcome_changes.update(
-        (solution.outcome, verdict.status)
-        for solution, verdict in zip(solutions, verdicts, strict=True)
-    )
-    return with_verdicts(table, verdicts, step_counts)
+    return with_verdicts(table, verdicts, step_counts, version)
 
 
 def _question_with_options(problem: Problem) -> str:
@@ -289,15 +264,13 @@ def _describe_changes(manifest: Manifest) -> str:
     return "\n".join([f"{title}{grader} (columns)", *table])
 
 
-def _summarize(record: GradeRecord, manifest: Manifest) -> list[Row]:
+def _summarize(record: GradeRecord, statistics: DatasetStatistics) -> list[Row]:
     """Return the row of the summary about the judge, if there is one."""
     settings = record.options.answer_judge
     stats = record.counts.answer_judge
     if settings is None or stats is None:
         return []
-    accuracy = "–"
-    if stats.accuracy_without_judge is not None:
-        accuracy = format_mean(stats.accuracy_without_judge)
+    accuracy = format_mean(statistics.accuracy_without_judge)
     text = (
         f"{settings.model.name}: asked about {stats.answers:,} undecided answers, "
         f"{stats.correct:,} correct, {stats.incorrect:,} incorrect, {stats.undecided:,} still "

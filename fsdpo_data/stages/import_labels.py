@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TypeAlias
 
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.dataset.manifest import Manifest, StageCounts, StageRecord
+from fsdpo_data.dataset.manifest import StageCounts, StageRecord
 from fsdpo_data.dataset.plots import count_tenths
-from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage_registry import (
     STAGES,
     Distribution,
     Row,
     StageEntry,
 )
+from fsdpo_data.dataset.statistics import DatasetStatistics
 
 IMPORT_STAGE = "import"  #: Name of the import of step labels.
 
@@ -40,28 +39,25 @@ class ImportCounts(StageCounts):
     """Counts of imported step labels."""
 
     rows: int  #: Rows of the imported file.
-    right: int  #: Steps with a label of at least 0.5.
-    wrong: int  #: Other steps.
 
 
 #: The entry of imported step labels.
 ImportRecord: TypeAlias = StageRecord[ImportSettings, ImportCounts]
 
 
-def _summarize(record: ImportRecord, manifest: Manifest) -> list[Row]:
+def _summarize(record: ImportRecord, statistics: DatasetStatistics) -> list[Row]:
     """Return the row of the summary."""
-    counts = record.counts
+    right, wrong = statistics.imported_steps
     text = (
-        f"{record.options.format}: {counts.right:,} right and {counts.wrong:,} wrong steps, from "
-        f"{counts.rows:,} rows"
+        f"{record.options.format}: {right:,} right and {wrong:,} wrong steps, from "
+        f"{record.counts.rows:,} rows"
     )
     return [("imported labels", text)]
 
 
-def _plot(record: ImportRecord, root: Path, manifest: Manifest) -> dict[str, Distribution]:
+def _plot(record: ImportRecord, statistics: DatasetStatistics) -> dict[str, Distribution]:
     """Return the distribution of the labels."""
-    solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
-    labels = solutions.select("step_labels").explode("step_labels").drop_nulls()
+    labels = statistics.scan_solutions().select("step_labels").explode("step_labels").drop_nulls()
     return {"Steps by imported label": count_tenths(labels, pl.col("step_labels"))}
 
 

@@ -18,6 +18,7 @@ from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa
 from fsdpo_data.dataset.manifest import AnyRecord
+from fsdpo_data.dataset.problem_rows import questions_by_id
 from fsdpo_data.dataset.run_directory import RunDir
 from fsdpo_data.dataset.schema import read_table, replace_column
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
@@ -31,9 +32,8 @@ from fsdpo_data.engines.scorers.critiques import (
 from fsdpo_data.engines.scorers.prm_formats import PrmFormat
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.stages.continuations import ContinuationSampler, Prefix, prefix_id
-from fsdpo_data.stages.label_columns import count_labels, restore_outcome_labels
+from fsdpo_data.stages.label_columns import restore_outcome_labels
 from fsdpo_data.stages.label_records import LABEL_STAGE, JudgeCounts, LabelSettings
-from fsdpo_data.stages.score import questions_by_id
 from fsdpo_data.steps.first_error import NO_ERROR, find_first_wrong
 
 FOLDER = "critiques"  #: Folder of the critiques inside the new dataset's directory.
@@ -103,8 +103,6 @@ class JudgeStage(Stage):
                 for solution in self._read_votes(draft, run, read_table("solutions", file)):
                     if solution.votes is not None:
                         totals.update(self._manifest_counts(solution.row, solution.votes))
-            if manifest.labels_are_searched:
-                manifest.labels = count_labels(draft.current_files("solutions"))
             counts = JudgeCounts.model_validate(
                 {
                     "prompts": len(run.line_spans),

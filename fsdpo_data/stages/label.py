@@ -9,7 +9,7 @@ finished solution needs no continuation: its outcome is the label of the last st
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -26,7 +26,7 @@ from fsdpo_data.core.options import NotWith, OnlyWith, Option
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest, read_manifest
 from fsdpo_data.dataset.plots import count_tenths
-from fsdpo_data.dataset.schema import scan_rows, to_table
+from fsdpo_data.dataset.schema import replace_column, scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_records import (
     SAMPLE_STAGE,
@@ -40,6 +40,7 @@ from fsdpo_data.dataset.stage_registry import (
     Row,
     StageEntry,
 )
+from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.summary import divide
 from fsdpo_data.engines.options import FailureOptions, Shard, Workers
 from fsdpo_data.engines.scorers.critiques import critique_sampling, get_judge_format
@@ -58,9 +59,9 @@ from fsdpo_data.stages.continuations import (
     resolve_continuation_sampler,
     step_prefixes,
 )
-from fsdpo_data.stages.first_error import FirstErrorStage
+from fsdpo_data.stages.first_error import FirstErrorStage, StepCount
 from fsdpo_data.stages.judge_steps import JudgeStage, judge_rows
-from fsdpo_data.stages.label_columns import count_labels, label_stats, restore_outcome_labels
+from fsdpo_data.stages.label_columns import restore_outcome_labels
 from fsdpo_data.stages.label_records import (
     LABEL_STAGE,
     JudgeCounts,
@@ -114,7 +115,6 @@ class LabelStage(Stage):
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Sample the missing continuations, then write the counts and their statistics."""
-        manifest = draft.manifest
         list_prefixes = partial(list_step_prefixes, draft.parent_files("solutions"))
         sampler = self.continuation_sampler
         with sampler.sample_continuations(
@@ -123,12 +123,8 @@ class LabelStage(Stage):
             with sampler.open_grader(draft, run, self.workers) as grade_continuations:
                 add_counts = partial(add_rollouts, grade_continuations)
                 draft.rewrite_config("solutions", phase="count", transform=add_counts)
-            files = draft.current_files("solutions")
-            if manifest.labels_are_searched:
-                manifest.labels = count_labels(files)  # outcome labels again
             counts = RolloutCounts(
                 prefixes=len(run.line_spans),
-                labels=label_stats(files, is_searched=False),
                 failed=len(sampler.open_failures(run)),
             )
             return self.make_record(counts, sampler.measure_cost(run))
@@ -136,7 +132,8 @@ class LabelStage(Stage):
 
 def add_rollouts(grade_continuations: ContinuationGrader, table: pa.Table) -> pa.Table:
     """Return the solutions of a file with the counts (n, n_correct) of their steps."""
-    solutions = [Solution(**row) for row in restore_outcome_labels(table).to_pylist()]
+    table = restore_outcome_labels(table)
+    solutions = [Solution.from_row(row) for row in table.to_pylist()]
     prefixes: dict[PrefixKey, SolutionPrefix] = {}
     for solution in solutions:
         if solution.labels is not None:
@@ -148,21 +145,24 @@ def add_rollouts(grade_continuations: ContinuationGrader, table: pa.Table) -> pa
         key: count_correct(continuations)
         for key, continuations in zip(prefixes, graded_prefixes, strict=True)
     }
-    return to_table("solutions", (_add_counts(solution, counts) for solution in solutions))
+    rollouts = [_step_counts(solution, counts) for solution in solutions]
+    return replace_column(table, "rollouts", rollouts)
 
 
-def _add_counts(solution: Solution, counts: Mapping[PrefixKey, Mapping[str, int]]) -> Solution:
-    """Return a solution with the counts of its steps, if every step has graded continuations."""
+def _step_counts(
+    solution: Solution, counts: Mapping[PrefixKey, StepCount]
+) -> list[StepCount] | None:
+    """Return the counts of a solution's steps; None unless every step has graded continuations."""
     if solution.labels is None:
         # An earlier stage may have left counts of a judge, which reads ungraded solutions, too.
-        return replace(solution, rollouts=None)
+        return None
     prefixes = step_prefixes(solution.prompt, solution.completions)
     step_counts = [counts[solution.problem_id, prefix.id] for prefix in prefixes]
     # Labels of only some of the steps would mislead, so the solution gets none.
     if not all(count["n"] for count in step_counts):
-        return replace(solution, rollouts=None)
-    last_count = {"n": 1, "n_correct": int(solution.outcome == "correct")}
-    return replace(solution, rollouts=[*step_counts, last_count] if solution.completions else [])
+        return None
+    last_count: StepCount = {"n": 1, "n_correct": int(solution.outcome == "correct")}
+    return [*step_counts, last_count] if solution.completions else []
 
 
 def format_rollout_cost(manifest: Manifest) -> str:
@@ -357,13 +357,14 @@ def _consensus_settings(options: LabelOptions) -> LabelSettings | None:
     return record.options
 
 
-def _summarize(record: LabelRecord, manifest: Manifest) -> list[Row]:
+def _summarize(record: LabelRecord, statistics: DatasetStatistics) -> list[Row]:
     """Return the rows of the summary."""
     counts = record.counts
     if isinstance(counts, JudgeCounts):
         return judge_rows(record.options, counts)
     n = record.options.continuations.sampling.n
-    disagreements = format_percent(divide(counts.labels.disagreements, counts.labels.steps))
+    labels = statistics.step_labels
+    disagreements = format_percent(divide(labels.disagreements, labels.steps))
     if record.options.search is not None:
         row = (
             "first error",
@@ -376,17 +377,16 @@ def _summarize(record: LabelRecord, manifest: Manifest) -> list[Row]:
     else:
         row = (
             "rollouts",
-            f"{n} per step before the last, which has the outcome; {counts.labels.steps:,} steps, "
+            f"{n} per step before the last, which has the outcome; {labels.steps:,} steps, "
             f"of which {disagreements} differ from the outcome label at a threshold of 0.5",
         )
     return [row]
 
 
-def _plot(record: LabelRecord, root: Path, manifest: Manifest) -> dict[str, Distribution]:
+def _plot(record: LabelRecord, statistics: DatasetStatistics) -> dict[str, Distribution]:
     """Return the distribution of the counts of steps."""
     counts = pl.col("rollouts").struct
-    solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
-    rollouts = solutions.select("rollouts").explode("rollouts").drop_nulls()
+    rollouts = statistics.scan_solutions().select("rollouts").explode("rollouts").drop_nulls()
     title = "Steps by fraction of correct continuations"
     if isinstance(record.counts, JudgeCounts):
         title = "Steps by fraction of votes without an error so far"

@@ -10,7 +10,6 @@ from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.sampling import ContinuationSettings
 from fsdpo_data.dataset.manifest import StageCounts, StageRecord
 from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef
-from fsdpo_data.stages.label_columns import LabelStats
 
 LABEL_STAGE = "label"  #: Name of the stages that label steps.
 
@@ -28,10 +27,9 @@ class LabelSettings(FileModel):
 
 
 class RolloutCounts(StageCounts):
-    """Statistics of the labels from continuations."""
+    """What the rows do not tell about labels from continuations."""
 
     prefixes: int  #: Prefixes that were continued.
-    labels: LabelStats  #: The labels.
     #: Wrong solutions in which the first error was searched; None without a search.
     searched_solutions: int | None = None
     #: Searched solutions without labels, because a prefix has no graded continuation.

@@ -15,7 +15,7 @@ from fsdpo_data.core.command_line import check_read_options, command_parameters
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.options import Option
-from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.core.parquet_files import collect_rows, count_rows
 from fsdpo_data.dataset.benchmark_problems import AllowBenchmark, check_no_benchmark_problems
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest, read_manifest
 from fsdpo_data.dataset.pair_rows import join_pair_sides
@@ -24,6 +24,7 @@ from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, StageOptions
 from fsdpo_data.dataset.stage_records import PAIR_STAGE, PairRecord
 from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
+from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.summary import divide, join_counts
 from fsdpo_data.pairs.best_worst import PAIR_PANEL, PairRule, PairSpec, choose_pairs
 from fsdpo_data.pairs.checks import ImportedPairSettings
@@ -33,18 +34,13 @@ from fsdpo_data.pairs.first_error import (
     StepPairSettings,
     StepPairSpec,
 )
-from fsdpo_data.pairs.statistics import (
-    PairCounts,
-    StepWeightStats,
-    pair_statistics,
-    problem_counts,
-)
+from fsdpo_data.pairs.statistics import PairStatistics, StepWeightStats, problem_counts
 from fsdpo_data.stages.continuations import (
     ContinuationOptions,
     resolve_continuation_sampler,
 )
 from fsdpo_data.stages.step_pairs import BasePairStage, StepPairStage
-from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_GAMMA, aggregate_expr
+from fsdpo_data.steps.rewards import AGGREGATES, aggregate_expr
 
 #: Difference between the mean weights of the last step on both sides that is worth a warning.
 MAX_WEIGHT_DIFFERENCE = 0.1
@@ -55,7 +51,6 @@ class PairStage(BasePairStage):
     """Adds the ``pairs`` config with pairs of complete solutions."""
 
     pair_spec: PairSpec  #: The rule that selects the pairs.
-    gamma: float = DEFAULT_GAMMA  #: Inverse temperature of the step weights in the statistics.
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset that has no rewards or gives no pair."""
@@ -77,20 +72,10 @@ class PairStage(BasePairStage):
     def run(self, draft: DatasetDraft) -> AnyRecord:
         """Write one file of pairs per file of solutions."""
         draft.add_pairs(partial(pair_table, spec=self.pair_spec))
-        files = draft.current_files("solutions")
-        counts = pair_statistics(
-            draft.current_files("pairs"),
-            files,
-            self.pair_spec.aggregate,
-            self.gamma,
-            allow_unclosed=self.pair_spec.allow_unclosed,
-        )
-        if not counts.pairs:
-            raise InputError(
-                _no_pairs_message(scan_rows("solutions", files), draft.parent_root, self.pair_spec)
-            )
-        draft.manifest.rows.pairs = counts.pairs
-        return self.make_record(counts)
+        if not any(map(count_rows, draft.current_files("pairs"))):
+            solutions = scan_rows("solutions", draft.current_files("solutions"))
+            raise InputError(_no_pairs_message(solutions, draft.parent_root, self.pair_spec))
+        return self.make_record()
 
 
 def _no_pairs_message(solutions: pl.LazyFrame, source: Path, spec: PairSpec) -> str:
@@ -153,8 +138,6 @@ class PairOptions(PairRule, StageOptions):
 
     style: Literal["full", "step-dpo"] = "full"
     """`full` pairs complete solutions; `step-dpo` pairs the first error with a right step."""
-    gamma: Annotated[float, Field(ge=0), Option(panel=PAIR_PANEL, in_digest=False)] = DEFAULT_GAMMA
-    """Inverse temperature γ of the step weights that are printed; it does not change the pairs."""
     allow_benchmark: AllowBenchmark = False
     """Form pairs of benchmark problems, too."""
     step_dpo: StepPairOptions = StepPairOptions()
@@ -179,7 +162,7 @@ def make_pair_stage(options: PairOptions) -> PairStage | StepPairStage:
     if options.style == "step-dpo":
         return _make_step_pair_stage(options, options.step_dpo)
     pair_spec = options.with_aggregate(read_manifest(Path(options.data)).pair_aggregate)
-    return PairStage(pair_spec, gamma=options.gamma)
+    return PairStage(pair_spec)
 
 
 def _make_step_pair_stage(options: PairOptions, step_dpo: StepPairOptions) -> StepPairStage:
@@ -196,21 +179,23 @@ def _make_step_pair_stage(options: PairOptions, step_dpo: StepPairOptions) -> St
     )
 
 
-def _summarize(record: PairRecord, manifest: Manifest) -> list[Row]:
+def _summarize(record: PairRecord, statistics: DatasetStatistics) -> list[Row]:
     """Return the rows of the summary."""
-    counts = record.counts
+    pairs = statistics.pairs
     settings = record.options
+    if pairs is None:
+        return []
     if isinstance(settings, StepPairSettings):
-        return [*_differing_step_rows(counts), *_resampling_rows(record, settings)]
+        return [*_differing_step_rows(pairs), *_resampling_rows(record, settings, pairs)]
     if isinstance(settings, ImportedPairSettings):
-        return _differing_step_rows(counts)
-    rows = _solution_pair_rows(counts)
-    if counts.step_weights:
-        rows += _step_weight_rows(counts.step_weights)
+        return _differing_step_rows(pairs)
+    rows = _solution_pair_rows(pairs)
+    if pairs.step_weights:
+        rows += _step_weight_rows(pairs.step_weights)
     return rows
 
 
-def _differing_step_rows(counts: PairCounts) -> list[Row]:
+def _differing_step_rows(counts: PairStatistics) -> list[Row]:
     """Return the rows of pairs whose sides have the same steps before the one that counts."""
     rows = [("pairs", f"{counts.pairs:,} of {counts.problems['used']:,} problems")]
     if counts.first_error is None:
@@ -226,9 +211,10 @@ def _differing_step_rows(counts: PairCounts) -> list[Row]:
     ]
 
 
-def _resampling_rows(record: PairRecord, settings: StepPairSettings) -> list[Row]:
+def _resampling_rows(
+    record: PairRecord, settings: StepPairSettings, counts: PairStatistics
+) -> list[Row]:
     """Return the rows about the continuations of Step-DPO pairs."""
-    counts = record.counts
     # "incorrect" is the total; the other keys count the solutions that give no pair.
     left_out = {
         reason: count
@@ -243,31 +229,38 @@ def _resampling_rows(record: PairRecord, settings: StepPairSettings) -> list[Row
         ),
         (
             "resampled",
-            f"{settings.continuations.sampling.n} continuations of {counts.continued_prefixes:,} "
+            f"{settings.continuations.sampling.n} continuations of "
+            f"{record.counts.continued_prefixes:,} "
             f"prefixes, {format_amount(record.cost.tokens)} tokens",
         ),
     ]
 
 
-def _solution_pair_rows(counts: PairCounts) -> list[Row]:
+def _solution_pair_rows(counts: PairStatistics) -> list[Row]:
     """Return the rows of pairs of complete solutions."""
     problems = counts.problems
     length = counts.length
-    margin = counts.margin or {}
+    margin = counts.margin
     unit = counts.unit
     longer = divide(length["chosen_longer"] or 0, counts.pairs)
     shorter = divide(length["chosen_shorter"] or 0, counts.pairs)
-    return [
+    rows = [
         (
             "pairs",
             f"{counts.pairs:,} of {problems['used']:,} problems  "
             f"({problems['too_easy']:,} too easy, {problems['too_hard']:,} too hard)",
-        ),
-        (
-            "margins",
-            f"mean {margin['mean']:.3f}, median {margin['median']:.3f}, {margin['min']:.3f} to "
-            f"{margin['max']:.3f}; {margin['negative']:,} below zero",
-        ),
+        )
+    ]
+    if margin is not None:
+        rows.append(
+            (
+                "margins",
+                f"mean {margin['mean']:.3f}, median {margin['median']:.3f}, {margin['min']:.3f} to "
+                f"{margin['max']:.3f}; {margin['negative']:,} below zero",
+            )
+        )
+    return [
+        *rows,
         (
             "chosen lengths",
             f"{length[f'chosen_{unit}']:,.1f} {unit} in {length['chosen_steps']:.1f} steps "
@@ -302,25 +295,26 @@ def _join_numbers(numbers: Sequence[float]) -> str:
     return ", ".join(f"{number:.2f}" for number in numbers)
 
 
-def _warn(record: PairRecord) -> list[str]:
+def _warn(record: PairRecord, statistics: DatasetStatistics) -> list[str]:
     """Return a sentence if the weight of the last step depends on the side of the pair."""
-    statistics = record.counts.step_weights
-    if statistics is None:
+    step_weights = statistics.pairs and statistics.pairs.step_weights
+    if not step_weights:
         return []
-    chosen = statistics.chosen.weight[0]
-    rejected = statistics.rejected.weight[0]
+    chosen = step_weights.chosen.weight[0]
+    rejected = step_weights.rejected.weight[0]
     if abs(chosen - rejected) <= MAX_WEIGHT_DIFFERENCE:
         return []
     return [
         f"the mean weight K·α of the last step is {chosen:.2f} in chosen and {rejected:.2f} in "
-        f"rejected solutions (γ {statistics.gamma:g}): the loss may teach the policy to postpone "
+        f"rejected solutions (γ {step_weights.gamma:g}): the loss may teach the policy to postpone "
         "or to hurry the answer; train with a smaller γ, and look at the lengths of its solutions"
     ]
 
 
-def _plot(record: PairRecord, root: Path, manifest: Manifest) -> dict[str, Distribution]:
+def _plot(record: PairRecord, statistics: DatasetStatistics) -> dict[str, Distribution]:
     """Return the distribution of the margins of rewards that are probabilities."""
-    if not isinstance(record.options, PairSpec) or not manifest.rewards_are_probabilities:
+    is_probability = statistics.manifest.rewards_are_probabilities
+    if not isinstance(record.options, PairSpec) or not is_probability:
         return {}
     aggregate = record.options.aggregate
     if aggregate not in AGGREGATES:  # the plug-in that defines the aggregate is absent
@@ -328,7 +322,7 @@ def _plot(record: PairRecord, root: Path, manifest: Manifest) -> dict[str, Distr
     margin = aggregate_expr("chosen_rewards", aggregate) - aggregate_expr(
         "rejected_rewards", aggregate
     )
-    pairs = scan_rows("pairs", manifest.config_paths(root, "pairs"))
+    pairs = scan_rows("pairs", statistics.files("pairs"))
     title = f"Pairs by margin ({aggregate} reward of chosen minus rejected)"
     return {title: count_tenths(pairs, margin)}
 

@@ -4,15 +4,14 @@ import json
 import logging
 import re
 import shutil
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fsdpo_data.core.completion_records import CompletionRecord, has_separate_thinking
+from fsdpo_data.core.completion_records import has_separate_thinking
+from fsdpo_data.core.cost import NO_COST
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
@@ -20,7 +19,7 @@ from fsdpo_data.core.files import store_errors, write_atomic
 from fsdpo_data.core.identity import to_json_values
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, add_tokens
+from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.derive import run_stages, stage_options
 from fsdpo_data.dataset.manifest import (
@@ -49,22 +48,16 @@ from fsdpo_data.dataset.stage_records import (
     ProblemsRecord,
     SampleRecord,
     SampleSettings,
+    ScoreCounts,
+    ScoreRecord,
     make_manifest,
     problem_record,
     problem_settings,
 )
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
-from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.resolved import ResolvedPolicy
 from fsdpo_data.engines.samplers import (
-    PromptFailure,
-    PromptOutcome,
-    Sampler,
     open_engine,
-    raise_failures,
-    refuse_full_context,
-    stream,
-    stream_outcomes,
 )
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.models.resolve import find_chat_format
@@ -76,15 +69,13 @@ from fsdpo_data.stages.import_labels import (
     ImportRecord,
     ImportSettings,
 )
-from fsdpo_data.stages.score import ScoreRecord, reward_statistics
+from fsdpo_data.stages.sample_prompts import ignore_new_records, sample_missing
 from fsdpo_data.stages.write_solutions import SHARD_SOLUTIONS, ShardTask, write_solutions
 
 log = logging.getLogger(__name__)
 
 #: Folder of the sampled dataset inside the directory of a run with further stages.
 BUILD_FOLDER = "build"
-#: Finished prompts are written after this time, even if their batch is not finished.
-SAVE_INTERVAL_SECONDS = 1.0
 #: Name in the manifest in place of a segmenter, if the steps come from recorded responses.
 RECORDED_STEPS = "recorded"
 
@@ -240,10 +231,6 @@ def build_shard(
         sample_problems(run, job, shard.select(job.source.problems), progress)
 
 
-def ignore_new_records() -> None:
-    """Do nothing, because no file depends on the records."""
-
-
 def _build(
     job: BuildJob,
     out: Path,
@@ -318,143 +305,6 @@ def sample_problems(
         )
 
 
-def sample_missing(
-    run: RunDir,
-    keys: Collection[str],
-    prompts: Iterator[tuple[str, str]],
-    *,
-    sampling: SamplingSpec,
-    make_sampler: Callable[[], Sampler],
-    batch_size: int,
-    phase: str,
-    progress: Progress,
-    failures: FailureLog,
-    on_new_records: Callable[[], None] = ignore_new_records,
-) -> None:
-    """Sample the records that a run does not have yet, and write them as they finish.
-
-    Args:
-        run: The run directory.
-        keys: The ids of all records that the run has in the end.
-        prompts: Yields (id, prompt) of the records that the run does not have yet. To keep
-            batches complete, it also yields the others; their samples are not written again.
-        sampling: Sampling parameters of every prompt.
-        make_sampler: Loads the sampler; called only if records are missing.
-        batch_size: Prompts per call of the sampler.
-        phase: Name of the work in the progress display.
-        progress: Receives the number of finished records and tokens.
-        failures: Receives the prompts that the engine refuses.
-        on_new_records: Called once, before the first new records are written.
-
-    Raises:
-        ItemError: if the engine refuses a prompt, and the policy stops at the first failure.
-        FailedItemsError: if more prompts fail than the policy allows, or all of the first ones.
-    """
-    failures.expect(len(keys))
-    is_retried = failures.policy.retries
-    finished_count = sum(key in run.line_spans for key in keys)
-    skipped_count = 0 if is_retried else sum(key in failures for key in keys)
-    if finished_count + skipped_count == len(keys):
-        failures.save()
-        return
-    progress.phase("load the model", 1)
-    sampler = make_sampler()
-    progress.phase(phase, len(keys), done=finished_count)
-    writer = _RecordWriter(run, failures, progress, on_new_records)
-    while batch := list(islice(prompts, batch_size)):
-        batch = [item for item in batch if is_retried or item[0] not in failures]
-        if all(key in run.line_spans for key, _ in batch):
-            continue
-        batch_prompts = [prompt for _, prompt in batch]
-        writer.write(batch, _sample_batch(sampler, batch_prompts, sampling, failures.policy))
-        failures.check_engine(has_finished_items=bool(run.line_spans))
-
-
-def _sample_batch(
-    sampler: Sampler, prompts: Sequence[str], sampling: SamplingSpec, policy: FailurePolicy
-) -> Iterator[PromptOutcome]:
-    """Yield the outcome of each prompt as it finishes; raise a failure if the policy says so."""
-    if policy.stops_at_first:
-        outcomes = map(refuse_full_context, stream(sampler, prompts, sampling))
-        return raise_failures(outcomes)
-    return map(refuse_full_context, stream_outcomes(sampler, prompts, sampling))
-
-
-def _count_tokens(completions: Sequence[Completion]) -> int:
-    """Return the number of tokens that were generated for a prompt, as far as it is known."""
-    if completions and (search := completions[0].search) is not None:
-        return add_tokens(completions[0].n_tokens, search.discarded_tokens) or 0
-    return sum(completion.n_tokens or 0 for completion in completions)
-
-
-class _RecordWriter:
-    """Writes the records of batches as they finish.
-
-    Args:
-        run: The run directory.
-        failures: The failed prompts, which are written after the records.
-        progress: Receives the number of finished records and tokens.
-        on_new_records: Called once, before the first records are written.
-    """
-
-    def __init__(
-        self,
-        run: RunDir,
-        failures: FailureLog,
-        progress: Progress,
-        on_new_records: Callable[[], None],
-    ) -> None:
-        self._run = run
-        self._failures = failures
-        self._progress = progress
-        self._on_new_records = on_new_records
-        self._has_written = False
-        self._unsaved: list[CompletionRecord] = []
-
-    def write(self, batch: Sequence[tuple[str, str]], outcomes: Iterable[PromptOutcome]) -> None:
-        """Write the records of a batch that the run does not have yet.
-
-        Args:
-            batch: Ids and prompts.
-            outcomes: The outcomes of the prompts, in the order in which they finish.
-        """
-        missing_keys = {key for key, _ in batch if key not in self._run.line_spans}
-        last_save = time.monotonic()
-        try:
-            for outcome in outcomes:
-                key, prompt = batch[outcome.prompt_index]
-                if key in missing_keys:
-                    self._add(key, prompt, outcome)
-                if time.monotonic() - last_save > SAVE_INTERVAL_SECONDS:
-                    self._save()
-                    last_save = time.monotonic()
-        finally:  # also save the records that finished before Ctrl-C or the failure of a server
-            self._save()
-
-    def _add(self, key: str, prompt: str, outcome: PromptOutcome) -> None:
-        """Keep the record or the failure of a prompt for the next save."""
-        if isinstance(outcome, PromptFailure):
-            self._failures.add(key, outcome.error)
-            self._progress.advance(1)
-            return
-        self._unsaved.append(CompletionRecord(key, prompt, outcome.completions))
-        self._failures.resolve(key)
-        self._progress.advance(1, _count_tokens(outcome.completions))
-
-    def _save(self) -> None:
-        """Write the kept records and the failed prompts."""
-        records = self._unsaved.copy()
-        # Clear first: if Ctrl-C interrupts the write, the samples are drawn again, not written
-        # twice.
-        self._unsaved.clear()
-        if records:
-            if not self._has_written:
-                self._on_new_records()
-                self._has_written = True
-            self._run.append(records)
-        self._failures.save()
-
-
 def seal_samples(
     run: RunDir,
     spec: BuildSpec,
@@ -482,31 +332,35 @@ def seal_samples(
         label_counts: Counts of imported step labels; None without them.
     """
     files = [_write_problems(run, source)]
-    tally = Tally()
+    cost = NO_COST
     thinking_format = _find_thinking_format(run, spec.sample, model_name)
     tasks = _shard_tasks(run, spec, source.problems, sample_counts or {}, thinking_format)
     progress.phase("write solutions", len(tasks))
-    for file, counts in write_solutions(tasks, workers):
+    for file, file_cost in write_solutions(tasks, workers):
         files.append(file)
-        tally.add(counts)
+        cost += file_cost
         progress.advance(1)
     n_failed = sum(problem.id not in run.line_spans for problem in source.problems)
-    solution_files = [run.path / file.path for file in files[1:]]
     records: list[AnyRecord] = [
         problem_record(source),
         SampleRecord(
             name=SAMPLE_STAGE,
             options=spec.sample,
             counts=StageCounts(failed=n_failed),
-            cost=tally.cost(),
+            cost=cost,
         ),
         GradeRecord(name=GRADE_STAGE, options=spec.grade, writes=["outcome"], counts=GradeCounts()),
     ]
     if spec.score is not None:
-        records.append(_search_record(spec.score, solution_files, format_evidence))
+        score_counts = ScoreCounts(format_evidence=format_evidence)
+        records.append(
+            ScoreRecord(
+                name=SCORE_STAGE, options=spec.score, writes=["step_rewards"], counts=score_counts
+            )
+        )
     if spec.step_labels is not None and label_counts is not None:
         records.append(_import_record(spec.step_labels, label_counts))
-    manifest = make_manifest(records, files=files, tally=tally)
+    manifest = make_manifest(records, files)
     progress.phase("validate", 1)
     seal_dataset(run.path, manifest, dataset_card, saved_problems=len(run.line_spans))
     progress.advance(1)
@@ -524,15 +378,6 @@ def _write_problems(run: RunDir, source: ProblemSet) -> FileEntry:
     path = "problems/train-00000-of-00001.parquet"
     write_parquet(problems_table(source.problems), root / path)
     return FileEntry.from_file(root, path, len(source.problems))
-
-
-def _search_record(
-    settings: ScoreSettings, solution_files: list[Path], format_evidence: str
-) -> ScoreRecord:
-    """Return the entry of the step rewards that a search has computed."""
-    counts = reward_statistics(solution_files)
-    counts.format_evidence = format_evidence
-    return ScoreRecord(name=SCORE_STAGE, options=settings, writes=["step_rewards"], counts=counts)
 
 
 def _import_record(settings: ImportSettings, counts: ImportCounts) -> ImportRecord:

@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
-
-import pydantic
+from typing import Any, NamedTuple
 
 from fsdpo_data.core.cost import Cost
-from fsdpo_data.core.entities import GRADED_OUTCOMES
 from fsdpo_data.core.errors import InputError, ItemError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
 from fsdpo_data.core.identity import EngineRef
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, count_rows
-from fsdpo_data.core.statistics import Mean, mean_rate, problem_aucs
 from fsdpo_data.dataset.chat_prompts import (
     PromptRenderer,
     prompt_renderer,
     require_server_format,
 )
-from fsdpo_data.dataset.manifest import SCORE_STAGE, AnyRecord, Manifest, StageCounts, StageRecord
+from fsdpo_data.dataset.manifest import SCORE_STAGE, AnyRecord, Manifest
 from fsdpo_data.dataset.plots import count_tenths
+from fsdpo_data.dataset.problem_rows import questions_by_id
 from fsdpo_data.dataset.schema import read_table, replace_column, scan_rows, write_parquet
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
-from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
+from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, ScoreCounts, ScoreRecord
 from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
+from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard
 from fsdpo_data.engines.registry import SCORERS
 from fsdpo_data.engines.resolved import ResolvedRewardModel, resolve_reward_model
@@ -41,45 +37,11 @@ from fsdpo_data.engines.scorers.prm_formats import ScoreSettings, needs_question
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
 from fsdpo_data.models.prompts import TemplateRef, is_same_template, load_tokenizer
 from fsdpo_data.models.resolve import ResolvedWeights, find_trained_template_ref
-from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE, aggregate_expr
 
 log = logging.getLogger(__name__)
 
 #: Solutions per call of the scorer: enough to batch similar lengths, few enough to show progress.
 SCORING_BATCH = 4096
-
-
-class RewardCounts(StageCounts):
-    """Statistics of the step rewards; see :func:`reward_statistics`."""
-
-    scored: int  #: Solutions with rewards.
-    #: Solutions without rewards: empty ones, and those that the reward model could not read.
-    unscored: int
-    mean_correct: float | None  #: Mean reward of correct solutions.
-    mean_incorrect: float | None  #: Mean reward of incorrect solutions.
-    #: By aggregate, the mean over problems of the AUC of correct over incorrect solutions.
-    ranking_auc: dict[str, Mean]
-    #: How the PRM format was recognised; empty for a reward model of ``fsdpo-train prm``.
-    format_evidence: str = ""
-
-    @property
-    def main_ranking(self) -> tuple[str, Mean]:
-        """The aggregate that suits the reward model, and its ranking AUC."""
-        name = _main_aggregate(self.ranking_auc)
-        return name, self.ranking_auc[name]
-
-    @pydantic.field_validator("ranking_auc")
-    @classmethod
-    def _check_ranking(cls, ranking_auc: dict[str, Mean]) -> dict[str, Mean]:
-        if "mean" not in ranking_auc:
-            raise ValueError("ranking_auc lacks mean")
-        return ranking_auc
-
-
-#: The entry of the stage that scored the steps.
-ScoreRecord: TypeAlias = StageRecord[ScoreSettings, RewardCounts]
-#: The entry of any stage that wrote step rewards, such as one of a plug-in.
-RewardRecord: TypeAlias = StageRecord[dict[str, Any], RewardCounts]
 
 
 class _ScoringRun(NamedTuple):
@@ -154,12 +116,15 @@ class ScoreStage(Stage):
         """Score every file of solutions, and update the pairs."""
         self.run_shard(draft, UNSHARDED)
         draft.update_pairs()
-        is_outcome_model = self.reward_model.settings.last_step_only
-        aggregates = ["mean", "min", *([OUTCOME_AGGREGATE] if is_outcome_model else [])]
-        counts = reward_statistics(draft.current_files("solutions"), aggregates)
-        counts.format_evidence = self.reward_model.format_evidence
-        counts.failed = len(self._open_failures(draft))
-        return self.make_record(counts, Cost(tokens=0, prm_calls=counts.scored, seconds=0.0))
+        counts = ScoreCounts(
+            failed=len(self._open_failures(draft)),
+            format_evidence=self.reward_model.format_evidence,
+        )
+        scored = scan_rows("solutions", draft.current_files("solutions")).select(
+            (pl.col("step_rewards").list.len() > 0).sum()
+        )
+        n_scored = int(collect_rows(scored).item())
+        return self.make_record(counts, Cost(tokens=0, prm_calls=n_scored, seconds=0.0))
 
     def _open_failures(self, draft: DatasetDraft) -> FailureLog:
         """Open the failed solutions of the new dataset."""
@@ -236,20 +201,6 @@ class ScoreStage(Stage):
         return SCORERS[self.reward_model.engine.name].is_remote
 
 
-def questions_by_id(files: list[Path], problem_ids: pa.ChunkedArray) -> dict[str, str]:
-    """Return the questions of some problems, by problem id."""
-    unique_ids = pl.Series(problem_ids.unique().to_pylist(), dtype=pl.String).implode()
-    rows = scan_rows("problems", files).filter(pl.col("problem_id").is_in(unique_ids))
-    return dict(collect_rows(rows.select("problem_id", "question"), streaming=True).iter_rows())
-
-
-class _RewardSum(NamedTuple):
-    """Sum of the rewards of some solutions."""
-
-    total: float  #: Sum of the aggregated step rewards.
-    n_solutions: int  #: Number of solutions.
-
-
 def scorer_prompt_renderer(
     manifest: Manifest, dataset: str | Path, weights: ResolvedWeights
 ) -> PromptRenderer:
@@ -312,93 +263,6 @@ def warn_about_template(weights: ResolvedWeights, template: TemplateRef) -> None
         )
 
 
-def _main_aggregate(aggregates: Collection[str]) -> str:
-    """Return the one of the measured aggregates that suits the reward model."""
-    return OUTCOME_AGGREGATE if OUTCOME_AGGREGATE in aggregates else PAIR_AGGREGATE
-
-
-def reward_statistics(
-    files: list[Path], aggregates: Sequence[str] = ("mean", "min")
-) -> RewardCounts:
-    """Return statistics of the rewards in files of solutions.
-
-    Solutions are unscored if they are empty, or longer than the reward model's context.
-
-    Args:
-        files: The files of solutions.
-        aggregates: Aggregates of the step rewards for the ranking AUC; ``mean`` is one of them.
-            With ``last``, the mean rewards are those of the last steps.
-    """
-    main_aggregate = _main_aggregate(aggregates)
-    scored = 0
-    unscored = 0
-    correct_sums: list[_RewardSum] = []
-    incorrect_sums: list[_RewardSum] = []
-    aucs: dict[str, list[float]] = {aggregate: [] for aggregate in aggregates}
-    for file in files:  # a file has all solutions of its problems
-        rows = _read_rewards(file, aggregates)
-        rewarded = rows.filter(pl.col("n_rewards") > 0)
-        scored += rewarded.height
-        unscored += rows.height - rewarded.height
-        graded = rewarded.filter(pl.col("outcome").is_in(GRADED_OUTCOMES))
-        is_correct = graded["outcome"] == "correct"
-        problem_ids = graded["problem_id"].to_list()
-        for aggregate, file_aucs in aucs.items():
-            rewards = graded[aggregate].to_list()
-            file_aucs += problem_aucs(problem_ids, rewards, is_correct.to_list()).values()
-        correct_sums.append(_sum_rewards(graded.filter(is_correct)[main_aggregate]))
-        incorrect_sums.append(_sum_rewards(graded.filter(~is_correct)[main_aggregate]))
-    return RewardCounts(
-        scored=scored,
-        unscored=unscored,
-        mean_correct=_mean_reward(correct_sums),
-        mean_incorrect=_mean_reward(incorrect_sums),
-        ranking_auc={
-            aggregate: mean_rate(all_aucs).round(4) for aggregate, all_aucs in aucs.items()
-        },
-    )
-
-
-def recount_rewards(manifest: Manifest, files: list[Path]) -> None:
-    """Update the statistics of rewards in a manifest, for other outcomes or other solutions.
-
-    Args:
-        manifest: The manifest; it does not change without rewards.
-        files: Files of the solutions.
-    """
-    record = manifest.find_writer("step_rewards", RewardRecord)
-    if record is None:
-        return
-    counts = reward_statistics(files, list(record.counts.ranking_auc))
-    counts.format_evidence = record.counts.format_evidence
-    counts.failed = min(record.counts.failed, counts.unscored)
-    record.counts = counts
-    manifest.put(record)
-
-
-def _read_rewards(file: Path, aggregates: Sequence[str]) -> pl.DataFrame:
-    """Return the aggregated rewards of the solutions in a file."""
-    rows = scan_rows("solutions", [file]).select(
-        "problem_id",
-        "outcome",
-        *(aggregate_expr("step_rewards", name).alias(name) for name in aggregates),
-        n_rewards=pl.col("step_rewards").list.len(),
-    )
-    return collect_rows(rows)
-
-
-def _sum_rewards(rewards: pl.Series) -> _RewardSum:
-    return _RewardSum(total=float(rewards.sum()), n_solutions=len(rewards))
-
-
-def _mean_reward(sums: Sequence[_RewardSum]) -> float | None:
-    """Return the mean over the files; None without solutions."""
-    count = sum(file_sum.n_solutions for file_sum in sums)
-    if not count:
-        return None
-    return round(math.fsum(file_sum.total for file_sum in sums) / count, 4)
-
-
 class ScoreOptions(FailureOptions, StageOptions):
     r"""Give every step of every solution a reward.
 
@@ -442,10 +306,12 @@ def _make_stage(options: ScoreOptions) -> ScoreStage:
     return ScoreStage(resolve_reward_model(prm, options.engine), options.failure_policy)
 
 
-def summarize_rewards(record: StageRecord[Any, RewardCounts], manifest: Manifest) -> list[Row]:
+def summarize_rewards(record: AnyRecord, statistics: DatasetStatistics) -> list[Row]:
     """Return the row of the summary about step rewards."""
-    counts = record.counts
-    aggregate, ranking = counts.main_ranking
+    rewards = statistics.rewards
+    if rewards is None:
+        return []
+    aggregate, ranking = rewards.main_ranking
     ranking_text = ""
     if ranking.value is not None:
         interval = ""
@@ -456,26 +322,26 @@ def summarize_rewards(record: StageRecord[Any, RewardCounts], manifest: Manifest
             f"(AUC by {aggregate} reward within {ranking.n:,} problems)"
         )
     unscored_text = ""
-    if counts.unscored:
-        unscored_text = f", {counts.unscored:,} unscored (empty, too long or failed)"
-    return [("step rewards", f"{counts.scored:,} solutions{unscored_text}{ranking_text}")]
+    if rewards.unscored:
+        unscored_text = f", {rewards.unscored:,} unscored (empty, too long or failed)"
+    return [("step rewards", f"{rewards.scored:,} solutions{unscored_text}{ranking_text}")]
 
 
-def warn_of_rewards(record: StageRecord[Any, RewardCounts]) -> list[str]:
+def warn_of_rewards(record: AnyRecord, statistics: DatasetStatistics) -> list[str]:
     """Return a sentence if the rewards may tell nothing."""
-    _, ranking = record.counts.main_ranking
+    if statistics.rewards is None:
+        return []
+    _, ranking = statistics.rewards.main_ranking
     if ranking.ci95 and ranking.ci95.low <= 0.5:
         return ["rewards may rank correct over incorrect solutions no better than chance"]
     return []
 
 
-def plot_rewards(
-    record: StageRecord[Any, RewardCounts], root: Path, manifest: Manifest
-) -> dict[str, Distribution]:
+def plot_rewards(record: AnyRecord, statistics: DatasetStatistics) -> dict[str, Distribution]:
     """Return the distributions of step rewards that are probabilities."""
-    if not manifest.rewards_are_probabilities:
+    if not statistics.manifest.rewards_are_probabilities:
         return {}
-    solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
+    solutions = statistics.scan_solutions()
     is_correct = pl.col("outcome") == "correct"
     rewards = pl.col("step_rewards")
     plots = {}

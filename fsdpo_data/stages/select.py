@@ -17,7 +17,7 @@ from pydantic import Field
 from fsdpo_data.core.command_line import given_values
 from fsdpo_data.core.entities import GRADED_OUTCOMES, Outcome
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.identity import digest, to_json_values
+from fsdpo_data.core.identity import to_json_values
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import NotWith, OnlyWith, Option
 from fsdpo_data.core.parquet_files import collect_rows
@@ -27,21 +27,23 @@ from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageR
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_records import (
-    GRADE_STAGE,
-    PROBLEMS_STAGE,
-    SAMPLE_STAGE,
     SELECTED_ROWS,
-    GradeRecord,
-    ProblemsRecord,
-    SampleRecord,
 )
 from fsdpo_data.dataset.stage_registry import STAGES, Row, StageEntry
+from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.summary import format_mean
 from fsdpo_data.dataset.validate import explain_damage
 from fsdpo_data.engines.options import Resume
 from fsdpo_data.selection.expressions import parse_condition
 from fsdpo_data.selection.funnel import Funnel, RowStats, SelectionSize
 from fsdpo_data.selection.number_range import NumberRange, parse_range
+from fsdpo_data.selection.overlaps import (
+    OVERLAP_STAGE,
+    BenchmarkRef,
+    OverlapRecord,
+    find_overlaps,
+    read_sealed_problems,
+)
 from fsdpo_data.selection.random_order import REST, assign_splits
 from fsdpo_data.selection.row_index import (
     METADATA_PREFIX,
@@ -49,20 +51,7 @@ from fsdpo_data.selection.row_index import (
     SourceDataset,
     build_index,
 )
-from fsdpo_data.selection.tally import tally_index
 from fsdpo_data.selection.write_rows import write_problems, write_solutions
-from fsdpo_data.stages.decontaminate import (
-    OVERLAP_STAGE,
-    BenchmarkRef,
-    OverlapRecord,
-    find_overlaps,
-    read_sealed_problems,
-)
-from fsdpo_data.stages.import_labels import IMPORT_STAGE, ImportRecord
-from fsdpo_data.stages.label_columns import count_labels, label_stats
-from fsdpo_data.stages.label_records import LABEL_STAGE, LabelRecord, RolloutCounts
-from fsdpo_data.stages.score import recount_rewards
-from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_data.steps.rewards import AGGREGATES, reward_tolerance
 
 SELECT_STAGE = "select"  #: Name of the stage.
@@ -330,7 +319,11 @@ def _check_content(options: SelectOptions, manifest: Manifest) -> None:
             "reward", f"{options.data} has no step rewards. Run `fsdpo-data score` first."
         )
     needs_outcome = [name for name in ("pass_rate", "mixed") if getattr(options, name)]
-    if needs_outcome and not any(manifest.outcomes.get(outcome) for outcome in GRADED_OUTCOMES):
+    if not needs_outcome:
+        return
+    files = manifest.config_paths(Path(options.data), "solutions")
+    is_graded = pl.col("outcome").is_in(GRADED_OUTCOMES).any()
+    if not collect_rows(scan_rows("solutions", files).select(is_graded)).item():
         raise options.field_error(
             needs_outcome[0],
             f"{options.data} has no graded solution, so no problem has a pass rate.",
@@ -475,7 +468,7 @@ class SelectStage(Stage):
         return {**options, "earlier": earlier} if earlier else options
 
     def run(self, draft: DatasetDraft) -> AnyRecord:
-        """Write the rows, and describe them in the manifest."""
+        """Write the rows."""
         selection = self.selection
         problems = selection.problems
         solutions = selection.solutions
@@ -491,97 +484,23 @@ class SelectStage(Stage):
         draft.paths = [file.path for file in files]
         draft.text_digests = {file.path: file.text_sha256 for file in files}
         draft.update_pairs()
-        update_manifest(draft.manifest, draft.current_files("solutions"), problems, solutions)
+        _update_overlaps(draft.manifest, problems.height)
         return self.make_record(selection.counts)
 
 
-def update_manifest(
-    manifest: Manifest, files: Sequence[Path], problems: pl.DataFrame, solutions: pl.DataFrame
-) -> None:
-    """Describe the rows of a new dataset in a copy of its parent's manifest.
-
-    The sections of costs, judges and changed grades stay, because they describe earlier stages.
-
-    Args:
-        manifest: The copy.
-        files: The new files of solutions.
-        problems: The index of the new problems.
-        solutions: The index of the new solutions.
-    """
-    manifest.rows.problems = problems.height
-    manifest.rows.solutions = solutions.height
-    tally = tally_index(solutions)
-    manifest.outcomes = tally.outcome_counts()
-    manifest.labels = tally.label_counts()
-    # The rows do not have the rule that decided their outcome, nor the time of their sampling.
-    manifest.grader_rules = {}
-    manifest.statistics = tally.statistics().model_copy(
-        update={"tokens_per_second": manifest.statistics.tokens_per_second}
-    )
-    manifest.thinking = tally.thinking_counts()
-    ids = problems["problem_id"].to_list()
-    record = manifest.get(PROBLEMS_STAGE, ProblemsRecord)
-    record.options.digest = digest(ids)
-    manifest.put(record)
-    sampled = manifest.get(SAMPLE_STAGE, SampleRecord)
-    n = int(solutions.group_by("problem").len()["len"].max())  # type: ignore[arg-type]
-    sampled.options.sampling = sampled.options.sampling.replace(n=n)
-    n_without_samples = problems.height - solutions["problem"].n_unique()
-    sampled.counts.failed = min(sampled.counts.failed, n_without_samples)
-    manifest.put(sampled)
-    _update_stage_counts(manifest, list(files), solutions)
+def _update_overlaps(manifest: Manifest, n_problems: int) -> None:
+    """State the overlap of the selected problems with benchmarks, as far as it is known."""
     overlaps = manifest.find(OVERLAP_STAGE, OverlapRecord)
-    if overlaps is not None:
-        comparisons = overlaps.counts.comparisons
-        if any(comparison.contaminated for comparison in comparisons):
-            # The overlaps of single problems are unknown here.
-            manifest.remove(OVERLAP_STAGE)
-        else:
-            for comparison in comparisons:
-                comparison.problems = problems.height
-            manifest.put(overlaps)
-
-
-def _update_stage_counts(manifest: Manifest, files: list[Path], solutions: pl.DataFrame) -> None:
-    """Count the results of earlier stages again, in the rows that are left."""
-    recount_rewards(manifest, files)
-    labelled = manifest.find(LABEL_STAGE, LabelRecord)
-    if labelled is not None:
-        if isinstance(labelled.counts, RolloutCounts):
-            is_searched = manifest.labels_are_searched
-            labelled.counts.labels = label_stats(files, is_searched=is_searched)
-        # The failed prompts of single solutions are unknown here.
-        labelled.counts.failed = min(labelled.counts.failed, _count_steps_without_rollouts(files))
-        manifest.put(labelled)
-    if manifest.labels_are_searched:
-        manifest.labels = count_labels(files)
-    graded = manifest.get(GRADE_STAGE, GradeRecord)
-    if graded.counts.answer_judge is not None:
-        grader_tally = tally_index(solutions.filter(~pl.col("is_judged")))
-        accuracy = grader_tally.statistics().accuracy
-        graded.counts.answer_judge.accuracy_without_judge = accuracy
-        manifest.put(graded)
-    imported = manifest.find(IMPORT_STAGE, ImportRecord)
-    if imported is not None:
-        right, wrong = count_step_labels(files)
-        imported.counts.right = right
-        imported.counts.wrong = wrong
-        manifest.put(imported)
-
-
-def _count_steps_without_rollouts(files: list[Path]) -> int:
-    """Return the number of steps of solutions without rollouts."""
-    solutions = scan_rows("solutions", files).filter(pl.col("rollouts").is_null())
-    return int(collect_rows(solutions.select(pl.col("completions").list.len().sum())).item())
-
-
-def count_step_labels(files: list[Path]) -> tuple[int, int]:
-    """Return the numbers of right and of wrong steps in files of solutions."""
-    rows = scan_rows("solutions", files).select(pl.col("step_labels").explode().drop_nulls())
-    is_right = pl.col("step_labels") >= RIGHT_STEP_LABEL
-    counts = collect_rows(rows.select(right=is_right.sum(), wrong=(~is_right).sum()))
-    right, wrong = counts.row(0)
-    return right, wrong
+    if overlaps is None:
+        return
+    comparisons = overlaps.counts.comparisons
+    if any(comparison.contaminated for comparison in comparisons):
+        # The overlaps of single problems are unknown here.
+        manifest.remove(OVERLAP_STAGE)
+        return
+    for comparison in comparisons:
+        comparison.problems = n_problems
+    manifest.put(overlaps)
 
 
 def make_select_stages(options: SelectOptions, progress: Progress) -> dict[Path, Stage]:
@@ -652,7 +571,7 @@ def _format_mean(mean: float | None) -> str:
     return "unknown" if mean is None else f"{mean:,.1f}"
 
 
-def _summarize(record: SelectRecord, manifest: Manifest) -> list[Row]:
+def _summarize(record: SelectRecord, statistics: DatasetStatistics) -> list[Row]:
     """Return the row of the summary."""
     available = record.counts.available
     text = (

@@ -19,13 +19,14 @@ from fsdpo_data.core.entities import Pair
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.parquet_files import collect_rows
+from fsdpo_data.core.parquet_files import collect_rows, count_rows
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest
 from fsdpo_data.dataset.schema import scan_rows, to_table
 from fsdpo_data.dataset.stage import DatasetDraft, Stage
 from fsdpo_data.dataset.stage_records import (
     PAIR_STAGE,
     SAMPLE_STAGE,
+    PairCounts,
     SampleRecord,
 )
 from fsdpo_data.pairs.first_error import (
@@ -34,7 +35,7 @@ from fsdpo_data.pairs.first_error import (
     StepPairSpec,
     find_first_errors,
 )
-from fsdpo_data.pairs.statistics import is_same_step, step_pair_statistics
+from fsdpo_data.pairs.statistics import is_same_step
 from fsdpo_data.stages.continuations import (
     ContinuationGrader,
     ContinuationSampler,
@@ -125,15 +126,12 @@ class StepPairStage(BasePairStage):
                 draft.add_pairs(partial(self._pair_table, grade_continuations, segmenter))
             n_prefixes = len(run.line_spans)
             cost = sampler.measure_cost(run)
-        pair_files = draft.current_files("pairs")
-        counts = step_pair_statistics(pair_files, files, self.pair_spec, n_prefixes)
-        if not counts.pairs:
+        if not any(map(count_rows, draft.current_files("pairs"))):
             raise InputError(
                 f"{draft.parent_root}: none of {n_prefixes * sampler.sampling.n} continuations of "
                 f"{n_prefixes} prefixes is correct. Sample more with `continuations`."
             )
-        draft.manifest.rows.pairs = counts.pairs
-        return self.make_record(counts, cost)
+        return self.make_record(PairCounts(continued_prefixes=n_prefixes), cost)
 
     def _prefixes_to_continue(self, files: Sequence[Path]) -> Iterator[Prefix]:
         """Yield the prefix before each first error."""

@@ -13,7 +13,7 @@ from fsdpo_data.steps.rewards import outcome_labels
 
 
 def with_verdicts(
-    table: pa.Table, verdicts: Sequence[Verdict], step_counts: Sequence[int]
+    table: pa.Table, verdicts: Sequence[Verdict], step_counts: Sequence[int], grader: str
 ) -> pa.Table:
     """Return solutions with the answers and outcomes of verdicts, and with outcome labels.
 
@@ -21,6 +21,7 @@ def with_verdicts(
         table: The solutions.
         verdicts: The verdict on each solution.
         step_counts: Number of steps of each solution.
+        grader: Full name of the grader.
     """
     columns: dict[str, Sequence[Any]] = {
         "answer": [verdict.answer for verdict in verdicts],
@@ -29,8 +30,10 @@ def with_verdicts(
             outcome_labels(verdict.status, n_steps)
             for verdict, n_steps in zip(verdicts, step_counts, strict=True)
         ],
-        "answer_judge": [
-            verdict.rule if verdict.rule.startswith(JUDGE_RULE_PREFIX) else None
+        "verdict_by": [
+            verdict.rule
+            if verdict.rule.startswith(JUDGE_RULE_PREFIX)
+            else f"{grader}/{verdict.rule}"
             for verdict in verdicts
         ],
         "strict": [verdict.strict for verdict in verdicts],

@@ -13,10 +13,11 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-from fsdpo_data.answers import Grader, GradingRequest, Verdict
+from fsdpo_data.answers import Grader, GradingRequest
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.completion_records import CompletionRecord, read_records
-from fsdpo_data.core.entities import UNGRADED, Problem, Solution
+from fsdpo_data.core.cost import Cost
+from fsdpo_data.core.entities import NO_VERDICT, UNGRADED, Problem, Solution
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.jsonl_log import LineSpan
 from fsdpo_data.core.sampling import Completion, solution_id
@@ -25,7 +26,6 @@ from fsdpo_data.dataset.manifest import FileEntry
 from fsdpo_data.dataset.run_directory import COMPLETIONS_FILE
 from fsdpo_data.dataset.schema import digest_bytes, to_table, write_parquet
 from fsdpo_data.dataset.stage_records import NO_GRADER
-from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.grading.pool import GraderPool
 from fsdpo_data.models.thinking_format import ThinkingFormat
 from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_thinking
@@ -66,8 +66,8 @@ class ShardTask:
 
 def write_solutions(
     tasks: Sequence[ShardTask], workers: int | None = None
-) -> Iterator[tuple[FileEntry, Tally]]:
-    """Write the shards in order; yield each file and its counts.
+) -> Iterator[tuple[FileEntry, Cost]]:
+    """Write the shards in order; yield each file and the cost of its samples.
 
     Small jobs run in this process. ``workers`` is the number of processes; None means one per
     available core.
@@ -95,28 +95,42 @@ def write_solutions(
                 ) from error
 
 
-def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntry, Tally]:
+def write_shard(task: ShardTask, grader: Grader | None = None) -> tuple[FileEntry, Cost]:
     """Split the completions of a shard into steps, grade them, and write them as one file."""
     records = list(read_records(task.root / COMPLETIONS_FILE, task.spans))
     requests = _grading_requests(task, records)
     solutions = _split_completions(task, records, requests)
     step_counts = [len(solution.completions) for solution in solutions]
     table = to_table("solutions", solutions)
-    verdicts: Sequence[Verdict | None] = [None] * len(requests)
     if task.grader != NO_GRADER:
         verdicts = (grader or get_grader(task.grader)).grade(requests)
-        table = with_verdicts(table, verdicts, step_counts)
+        table = with_verdicts(table, verdicts, step_counts, task.grader)
     write_parquet(table, task.root / task.path)
-    tally = Tally()
-    tally.add_verdicts([solution.problem_id for solution in solutions], verdicts, step_counts)
-    tally.add_thinking(solutions)
-    for record in records:
-        tally.add_sampling_cost(record.completions)
     text_digest = hashlib.sha256()
     for request in requests:
         text_digest.update(digest_bytes(request.response))
     entry = FileEntry.from_file(task.root, task.path, len(solutions), text_digest.hexdigest())
-    return entry, tally
+    return entry, _sampling_cost(records)
+
+
+def _sampling_cost(records: Sequence[CompletionRecord]) -> Cost:
+    """Return the cost of the completions of some problems."""
+    token_counts: list[int | None] = []
+    prm_calls = 0
+    for record in records:
+        if search := record.completions[0].search:
+            # The solutions of a search may share steps, so one of them and the rest count.
+            token_counts += [record.completions[0].n_tokens, search.discarded_tokens]
+            prm_calls += search.prm_calls
+        else:
+            token_counts += [completion.n_tokens for completion in record.completions]
+    known_counts = [count for count in token_counts if count is not None]
+    seconds = sum(completion.seconds for record in records for completion in record.completions)
+    return Cost(
+        tokens=sum(known_counts) if len(known_counts) == len(token_counts) else None,
+        prm_calls=prm_calls,
+        seconds=round(seconds, 3),
+    )
 
 
 def _grading_requests(task: ShardTask, records: Sequence[CompletionRecord]) -> list[GradingRequest]:
@@ -166,6 +180,7 @@ def _split_completions(
                 n_tokens=completion.n_tokens,
                 answer=None,
                 outcome=UNGRADED,
+                verdict_by=NO_VERDICT,
                 labels=None,
                 step_rewards=completion.step_rewards,
                 thinking_closed=None if task.grader == NO_GRADER else request.thinking.closed,

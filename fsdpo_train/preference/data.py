@@ -37,9 +37,10 @@ def tokenize_groups(
 
     Returns:
         The groups with tokens, and the numbers of ``prompts``, ``solutions``, ``pairs`` and
-        completion ``tokens``. Dropped rows: ``repeated_pairs`` are duplicates, ``long_solutions``
-        exceed the context length, and ``long_pairs`` contain such a solution. Of the other pairs,
-        ``contradictory_pairs`` prefer the text that an earlier pair rejects.
+        completion ``tokens``. The chosen side has more tokens in ``chosen_longer`` pairs, and fewer
+        in ``chosen_shorter`` pairs. Dropped rows: ``repeated_pairs`` are duplicates,
+        ``long_solutions`` exceed the context length, and ``long_pairs`` contain such a solution.
+        Of the other pairs, ``contradictory_pairs`` prefer the text that an earlier pair rejects.
 
     Raises:
         InputError: if a step contains no token, or no pair is left.
@@ -83,9 +84,12 @@ def _tokenize_group(
         counts["prompts"] += 1
         counts["solutions"] += len(usable_group.solutions)
         counts["pairs"] += len(pairs)
+        lengths = [solution.tokens.completion_length for solution in solutions]
         counts["tokens"] += sum(
             solution.tokens.completion_length for solution in usable_group.solutions
         )
+        counts["chosen_longer"] += sum(lengths[i] > lengths[j] for i, j in pairs)
+        counts["chosen_shorter"] += sum(lengths[i] < lengths[j] for i, j in pairs)
     return usable_group
 
 

@@ -28,6 +28,7 @@ from fsdpo_data.dataset.separate_thinking import (
     THINKING_IS_MISSING,
     find_solutions_without_thinking,
     is_thinking_missing,
+    may_lack_thinking,
 )
 from fsdpo_data.dataset.stage_records import lacks_chat_format
 from fsdpo_data.dataset.validate import check_files
@@ -395,7 +396,7 @@ def _open_hub_dataset(source: HubSource, config: str, *, allow_benchmark: bool) 
     ]
     manifest = content.manifest
     dropped_ids: set[str] = set()
-    if config == "pairs" and manifest is not None and manifest.thinking:
+    if config == "pairs" and manifest is not None and may_lack_thinking(manifest):
         folder = download_solutions(source.repo, commit, manifest)
         dropped_ids = find_solutions_without_thinking(folder, manifest)
     return RowSource(

@@ -166,6 +166,7 @@ def _card_source(source: RowSource) -> TrainingSource:
         name=source.name,
         rows=source.count_rows(),
         manifest=manifest.to_dict() if manifest else None,
+        config_rows=manifest.rows._asdict() if manifest else None,
         stage_rows=card_rows(manifest) if manifest else (),
     )
 

@@ -15,7 +15,7 @@ from fsdpo_bench.run_folder import is_run, read_run_record
 from fsdpo_bench.run_options import RunOptions
 from fsdpo_bench.tasks.load import LoadedTask, load_task
 from fsdpo_bench.tasks.table import get_task
-from helpers import continuation_settings
+from helpers import continuation_settings, statistics_of
 from made_runs import make, prepare, solutions, table_digests, written
 from openai_server import Script, serving
 from typer.testing import CliRunner
@@ -154,8 +154,12 @@ def run(
 
 
 def outcomes(out: Path, part: str) -> list[tuple[str, str | None]]:
+    """Return outcome and judge of all solutions; None where the grader decided."""
     rows = [row for rows in solutions(out, part).values() for row in rows]
-    return [(row["outcome"], row["answer_judge"]) for row in rows]
+    return [
+        (row["outcome"], None if row["verdict_by"].startswith("math@") else row["verdict_by"])
+        for row in rows
+    ]
 
 
 def test_a_judge_decides_the_undecided_answers_of_all_parts(
@@ -184,7 +188,10 @@ def test_a_judge_decides_the_undecided_answers_of_all_parts(
     assert stats is not None
     assert (stats.answers, stats.correct, stats.incorrect, stats.unreadable) == (9, 3, 3, 3)
     assert stats.replies == 9 and stats.tokens == 63
-    assert stats.accuracy_without_judge is not None
+    statistics = statistics_of(judge_run / "samples")
+    accuracy = statistics_of(plain / "samples").solutions.accuracy
+    assert statistics.accuracy_without_judge == accuracy
+    assert statistics.solutions.accuracy.n > accuracy.n > 0
 
 
 def test_a_judge_decides_the_answers_of_merged_shards(

@@ -6,7 +6,7 @@ import itertools
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from fsdpo_bench.decoders.estimators import (
     weighted_vote,
 )
 
-from fsdpo_data.answers import GradingRequest
-from fsdpo_data.answers.grader import MathGrader
+from fsdpo_data.answers import GradingRequest, Verdict
+from fsdpo_data.answers.grader import GRADER_NAME, MathGrader
 from fsdpo_data.steps.rewards import aggregate
 
 CASES = 500
@@ -56,11 +56,18 @@ def test_votes_go_to_classes_of_equivalent_answers() -> None:
             assert vote(classes.select(range(k))) == expected
 
 
+def verdicts_by(verdicts: Sequence[Verdict]) -> list[str]:
+    """Return the values of the column ``verdict_by`` for verdicts of the grader."""
+    return [f"{GRADER_NAME}/{verdict.rule}" for verdict in verdicts]
+
+
 def test_sentences_without_an_answer_do_not_vote() -> None:
     """The last sentence of a response is no vote, however many responses end with it."""
     responses = ["I am not sure.", "I am not sure.", r"So it is \boxed{7}."]
-    answers = ["I am not sure.", "I am not sure.", "7"]
-    votes = voting_answers(answers, responses)
+    verdicts = MathGrader().grade([GradingRequest("7", response) for response in responses])
+    answers = [verdict.answer for verdict in verdicts]
+    assert answers == ["I am not sure.", "I am not sure.", "7"]
+    votes = voting_answers(answers, verdicts_by(verdicts))
     assert votes == [None, None, "7"]
     assert vote(answer_classes(votes)) == 2
     assert weighted_vote(answer_classes(votes), [1.0, 1.0, 0.1]) == 2
@@ -81,7 +88,9 @@ def test_sentences_without_an_answer_do_not_vote() -> None:
     ],
 )
 def test_values_and_marked_words_vote(answer: str, response: str) -> None:
-    assert voting_answers([answer], [response]) == [answer]
+    verdicts = MathGrader().grade([GradingRequest(answer, response)])
+    assert [verdict.answer for verdict in verdicts] == [answer]
+    assert voting_answers([answer], verdicts_by(verdicts)) == [answer]
 
 
 #: Answers of which one agrees with answers that do not agree with each other, and how many samples
@@ -187,5 +196,5 @@ def test_best_of_n_selects_the_first_solution_with_the_highest_reward(name: str)
 def test_a_vote_counts_every_form_of_a_letter() -> None:
     responses = ["B", "A", "A", "**A**", "B"]
     verdicts = MathGrader().grade([GradingRequest("A", response) for response in responses])
-    votes = voting_answers([verdict.answer for verdict in verdicts], responses)
+    votes = voting_answers([verdict.answer for verdict in verdicts], verdicts_by(verdicts))
     assert vote(answer_classes(votes)) == 1

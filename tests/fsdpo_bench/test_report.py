@@ -358,7 +358,7 @@ def test_very_long_solutions_are_truncated_with_a_count(tmp_path: Path) -> None:
 
 
 def test_every_outcome_has_an_explanation() -> None:
-    texts = {explain_outcome(outcome, None) for outcome in OUTCOMES}
+    texts = {explain_outcome(outcome, "math@6/none") for outcome in OUTCOMES}
     assert len(texts) == len(OUTCOMES)
     assert explain_outcome("correct", "judge/m@1").startswith(
         "A part was not read, so the judge m@1 decided."

@@ -87,7 +87,7 @@ def test_published_pairs_give_the_losses_of_local_pairs(folder: Path, tmp_path: 
         env = client_env(hub.url, tmp_path / "home", HF_TOKEN=TOKEN, PYTHONWARNINGS="default")
         push = main.format("fsdpo_data", ["fsdpo-data", "push", str(dataset), "o/r"])
         trained = []
-        for data in (dataset, "o/r@v2.0"):
+        for data in (dataset, "o/r@v1.0.0"):
             out = tmp_path / f"out-{len(trained)}"
             arguments = command(folder, data, out, "--batch-size", 2)[2:]
             trained.append(main.format("fsdpo_train", ["fsdpo-train", *arguments]))

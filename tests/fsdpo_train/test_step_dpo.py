@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -150,8 +151,10 @@ def test_losses_and_gradients_of_a_training_equal_the_published_code(
     assert max(published.gradient_errors) < 1e-5
 
 
-def pair_tokens(folder: Path, rows: list[dict[str, Any]], tokenizer: Any) -> list[list[int]]:
-    """Return the ids of the chosen and the rejected side of each row, in the order of the rows."""
+def pair_tokens(
+    folder: Path, rows: list[dict[str, Any]], tokenizer: Any
+) -> tuple[list[list[int]], Counter[str]]:
+    """Return the ids of the chosen and the rejected side of each row in order, and the counts."""
     data = open_pairs([import_pairs(folder, rows)], PREFERENCE_LOSSES["step-dpo"])
     located_rows = list(data.rows())
     assert len(located_rows) == len(rows)
@@ -161,10 +164,11 @@ def pair_tokens(folder: Path, rows: list[dict[str, Any]], tokenizer: Any) -> lis
         for row in located_rows
         for group in group_by_prompt([row], PREFERENCE_LOSSES["step-dpo"])
     ]
-    tokenized, _ = tokenize_groups(groups, tokenizer, 4096, [tokenizer.eos_token_id])
-    return [
+    tokenized, counts = tokenize_groups(groups, tokenizer, 4096, [tokenizer.eos_token_id])
+    ids = [
         solution.tokens.input_ids.tolist() for group in tokenized for solution in group.solutions
     ]
+    return ids, counts
 
 
 @pytest.mark.parametrize("name", ["qwen2", "deepseek_llm", "mistral", "llama3"])
@@ -181,11 +185,16 @@ def test_pairs_have_the_tokens_of_the_published_code(
     assert len(published_rows) == 10
     # The pairs of a problem are together in a dataset, as they are in these rows.
     rows = [*STEP_DPO_ROWS, *published_rows]
-    ours = pair_tokens(tmp_path, rows, tokenizer)
+    ours, counts = pair_tokens(tmp_path, rows, tokenizer)
     expected = [
         published_tokens(tokenizer, row, side)[0] for row in rows for side in ("chosen", "rejected")
     ]
     assert ours == expected
+    sides = list(zip(expected[::2], expected[1::2], strict=True))
+    longer = sum(len(chosen) > len(rejected) for chosen, rejected in sides)
+    shorter = sum(len(chosen) < len(rejected) for chosen, rejected in sides)
+    assert (counts["chosen_longer"], counts["chosen_shorter"]) == (longer, shorter)
+    assert longer and shorter
 
 
 def test_other_losses_refuse_pairs_that_end_with_the_step(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_long_traces_pass_through_all_stages(tokens: int, policy: Path, tmp_path
     options = ImportOutputsOptions(file=file, out=tmp_path / "built", segmenter="both", workers=1)
     run_import(options, NO_PROGRESS)
     built = fd.open_dataset(tmp_path / "built")
-    assert built.manifest.outcomes == {"correct": 4, "incorrect": 4}
+    assert built.statistics().solutions.outcomes == {"correct": 4, "incorrect": 4}
     prm = save_random_prm(tmp_path / "prm", policy)
     scored = built.score(
         out=tmp_path / "scored", prm=str(prm), engine=fd.ScorerOptions(device="cpu")

@@ -92,7 +92,7 @@ def test_trl_trains_on_published_pairs_by_name(
     hub: HubServer, dataset: Path, tmp_path: Path
 ) -> None:
     run_commands(hub, tmp_path / "home", ["fsdpo_data", "push", str(dataset), "o/r"])
-    step_losses = train_with_trl(hub, tmp_path / "home", "DPO", "o/r", "pairs", revision="v2.0")
+    step_losses = train_with_trl(hub, tmp_path / "home", "DPO", "o/r", "pairs", revision="v1.0.0")
     assert len(step_losses) == 2
     assert step_losses[0] == pytest.approx(0.6931, abs=1e-3)  # policy and reference are the same
 
@@ -113,11 +113,11 @@ def test_trl_trains_on_a_dataset_built_scored_paired_and_published(
         ["fsdpo_data", "score", built, "--prm", prm, "--out", scored],
         ["fsdpo_data", "pair", scored, "--out", pairs],
         ["fsdpo_data", "push", pairs, "o/embedded"],
-        ["fsdpo_data", "pull", "o/embedded@v2.0", "--out", str(tmp_path / "pulled")],
+        ["fsdpo_data", "pull", "o/embedded@v1.0.0", "--out", str(tmp_path / "pulled")],
         ["fsdpo_data", "diff", pairs, str(tmp_path / "pulled")],
     )
-    card = hub.repos["dataset", "o/embedded"].at("v2.0")["README.md"].decode()
+    card = hub.repos["dataset", "o/embedded"].at("v1.0.0")["README.md"].decode()
     assert "| `embedded` | apache-2.0 |" in card and "Step rewards in correct solutions" in card
     assert str(tmp_path) not in card
-    step_losses = train_with_trl(hub, home, "DPO", "o/embedded", "pairs", revision="v2.0")
+    step_losses = train_with_trl(hub, home, "DPO", "o/embedded", "pairs", revision="v1.0.0")
     assert step_losses[0] == pytest.approx(0.6931, abs=1e-3)

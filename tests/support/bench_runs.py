@@ -22,7 +22,6 @@ from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.entities import Problem, Solution
 from fsdpo_data.core.identity import EngineRef, ModelRef, SourceRef, digest
 from fsdpo_data.core.sampling import SamplingSpec
-from fsdpo_data.core.statistics import Mean
 from fsdpo_data.dataset.manifest import SCORE_STAGE, AnyRecord, FileEntry, StageCounts
 from fsdpo_data.dataset.schema import problems_table, to_table, write_parquet
 from fsdpo_data.dataset.stage_records import (
@@ -37,13 +36,12 @@ from fsdpo_data.dataset.stage_records import (
     make_manifest,
     problem_record,
 )
-from fsdpo_data.dataset.tally import Tally
 from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef, ScoreSettings
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.benchmark_places import BENCHMARKS_KEY, BenchmarkPlace
 from fsdpo_data.problems.load import ProblemSet
-from fsdpo_data.stages.score import RewardCounts, ScoreRecord
+from fsdpo_data.stages.score import ScoreCounts, ScoreRecord
 
 DECODERS = ("greedy", "sc@2", "sc@4", "bon@4:min", "sbs@2,1")
 MODEL = ModelRef("Qwen2-7B-SFT", "a" * 40)
@@ -103,6 +101,7 @@ def make_solution(
         n_tokens=20,
         answer=answer,
         outcome=outcome,  # type: ignore[arg-type]
+        verdict_by=f"{GRADER_NAME}/final-phrase/number",
         labels=None,
     )
     return replace(row, **values)
@@ -196,21 +195,19 @@ def write_dataset(
         ),
     ]
     if prm is not None:
-        rewards = RewardCounts(
-            scored=len(solutions),
-            unscored=0,
-            mean_correct=None,
-            mean_incorrect=None,
-            ranking_auc={"mean": Mean(value=None, n=0, ci95=None)},
-        )
         records.append(
-            ScoreRecord(name=SCORE_STAGE, options=scoring, writes=["step_rewards"], counts=rewards)
+            ScoreRecord(
+                name=SCORE_STAGE,
+                options=scoring,
+                writes=["step_rewards"],
+                counts=ScoreCounts(),
+            )
         )
     files = [
         FileEntry.from_file(root, "problems/0.parquet", len(unique_problems)),
         FileEntry.from_file(root, "solutions/0.parquet", len(solutions)),
     ]
-    manifest = make_manifest(records, files, Tally(solutions=len(solutions)))
+    manifest = make_manifest(records, files)
     (root / "manifest.json").write_text(manifest.to_json(), encoding="utf-8")
     return root
 

@@ -24,6 +24,7 @@ from fsdpo_data.dataset.stage_records import (
     SampleRecord,
     SampleSettings,
 )
+from fsdpo_data.dataset.statistics import DatasetStatistics, StepRewardStatistics
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.resolved import ResolvedPolicy, ResolvedRewardModel
 from fsdpo_data.engines.samplers import Sampler
@@ -31,6 +32,7 @@ from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights
+from fsdpo_data.pairs.statistics import PairStatistics
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.continuations import ContinuationSampler, continuation_sampling
 from fsdpo_data.stages.label import LabelStage
@@ -125,10 +127,34 @@ def stage_counts(manifest: dict[str, Any], name: str) -> dict[str, Any]:
     return stage_entry(manifest, name)["counts"]
 
 
+def statistics_of(root: Path) -> DatasetStatistics:
+    """Return the statistics of a dataset."""
+    return DatasetStatistics(root, read_manifest(root))
+
+
+def pair_statistics_of(root: Path) -> PairStatistics:
+    """Return the statistics of the pairs of a dataset, which must have some."""
+    statistics = statistics_of(root).pairs
+    assert statistics is not None
+    return statistics
+
+
+def reward_statistics_of(root: Path) -> StepRewardStatistics:
+    """Return the statistics of the rewards of a dataset, which must have some."""
+    statistics = statistics_of(root).rewards
+    assert statistics is not None
+    return statistics
+
+
+def verdict_counts(root: Path) -> dict[str, int]:
+    """Return the number of solutions by who gave their outcome."""
+    counts = pl.read_parquet(root / "solutions/*.parquet")["verdict_by"].value_counts()
+    return dict(counts.sort("verdict_by").iter_rows())
+
+
 def remove_times(manifest: dict[str, Any]) -> None:
     """Remove the times of a manifest, and its digest, which covers them."""
     manifest["cost"].pop("seconds")
-    manifest["statistics"].pop("tokens_per_second")
     manifest.pop("manifest_digest")
     for entry in manifest["stages"]:
         entry.get("cost", {}).pop("seconds", None)

@@ -15,7 +15,6 @@ from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.dataset.manifest import AnyRecord
 from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.stage import Stage
-from fsdpo_data.stages.score import reward_statistics
 
 
 class Rewards(Stage):
@@ -39,7 +38,7 @@ class Rewards(Stage):
     def run(self, draft: Any) -> AnyRecord:
         draft.rewrite_config("solutions", "score", self._add_rewards)
         draft.update_pairs()
-        return self.make_record(reward_statistics(draft.current_files("solutions")))
+        return self.make_record()
 
     def _add_rewards(self, table: pa.Table) -> pa.Table:
         rows = table.to_pylist()

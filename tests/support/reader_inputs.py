@@ -21,7 +21,7 @@ from step_label_rows import MADE_UP
 from fsdpo_data.exchange.formats import export_formats, step_label_formats
 from fsdpo_data.models.resolve import resolve
 
-FROZEN = Path(__file__).parents[1] / "data/frozen/dataset"
+FROZEN = Path(__file__).parents[1] / "data/frozen/1.0"
 _THREE_STEPS = (
     "--model tiny --max-steps 3 --save-every 1 --save-limit 3 --batch-size 1 --grad-accum 1"
 )

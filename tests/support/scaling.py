@@ -112,10 +112,6 @@ def repeat_dataset(source: Path, out: Path, times: int) -> None:
             write_parquet(table, out / path)
             text_sha256 = entries[index].text_sha256
             files.append(FileEntry.from_file(out, path, table.num_rows, text_sha256))
-    for counts in (manifest.outcomes, manifest.labels, manifest.grader_rules):
-        counts.update({name: times * count for name, count in counts.items()})
-    manifest.rows.problems *= times
-    manifest.rows.solutions *= times
     manifest.files = files
     manifest.digest = files_digest(files)
     write_atomic(out / MANIFEST_FILE, manifest.to_json().encode())

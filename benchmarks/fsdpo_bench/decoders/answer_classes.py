@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fsdpo_data.answers.comparison.equivalence import compare_answers, is_words
-from fsdpo_data.answers.extraction.extract import extract_answer
 from fsdpo_data.answers.parsing.prose import phrase_value, plain_words
 from fsdpo_data.core.lazy import np
 
@@ -33,25 +32,29 @@ class AnswerClasses:
         return AnswerClasses(self.class_M[indices], self.agreement_CC)
 
 
-def voting_answers(answers: Sequence[str | None], responses: Sequence[str]) -> list[str | None]:
+def voting_answers(answers: Sequence[str | None], verdicts_by: Sequence[str]) -> list[str | None]:
     """Return the answer with which each sample votes; None for samples that do not vote.
 
     Where a response neither marks an answer nor states a value, the grader compares its last
     sentence with the gold answer. Such a sentence does not vote, unless it is a phrase with a
     value, such as "Yes, it is."
+
+    Args:
+        answers: The extracted answer of each sample; None without one.
+        verdicts_by: Who decided about each sample, with the rule that found the answer.
     """
     return [
-        None if answer is None or _is_last_sentence(answer, response) else answer
-        for answer, response in zip(answers, responses, strict=True)
+        None if answer is None or _is_last_sentence(answer, verdict_by) else answer
+        for answer, verdict_by in zip(answers, verdicts_by, strict=True)
     ]
 
 
-def _is_last_sentence(answer: str, response: str) -> bool:
+def _is_last_sentence(answer: str, verdict_by: str) -> bool:
     """Whether an answer is only the last sentence of its response, in words without a value."""
-    if not is_words(answer) or phrase_value(plain_words(answer)) is not None:
+    _, _, rule = verdict_by.partition("/")
+    if not rule.startswith("last-sentence"):
         return False
-    extracted = extract_answer(response)
-    return extracted.rule == "last-sentence" and extracted.sentence == answer
+    return is_words(answer) and phrase_value(plain_words(answer)) is None
 
 
 def answer_classes(answers: Sequence[str | None]) -> AnswerClasses:

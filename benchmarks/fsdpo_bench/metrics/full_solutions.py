@@ -17,7 +17,7 @@ def read_full_solutions(root: Path, is_selected: pl.Expr) -> list[Solution]:
     names = [column.name for column in config_columns("solutions")]
     rows = scan_rows("solutions", read_manifest(root).config_paths(root, "solutions"))
     selected = collect_rows(rows.filter(is_selected).select(names))
-    return [Solution(**row) for row in selected.iter_rows(named=True)]
+    return [Solution.from_row(row) for row in selected.iter_rows(named=True)]
 
 
 def read_problem_solutions(root: Path, problem_ids: Collection[str]) -> dict[str, list[Solution]]:

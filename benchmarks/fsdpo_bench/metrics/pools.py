@@ -34,7 +34,6 @@ from fsdpo_data.dataset.stage_records import (
 )
 from fsdpo_data.problems.benchmark_places import benchmark_places
 from fsdpo_data.problems.question_key import question_key
-from fsdpo_data.stages.score import RewardRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +192,7 @@ def _scored_datasets(tables: Sequence[SolutionTable]) -> dict[str, Path]:
     names: list[str] = []
     scored_roots: list[Path] = []
     for table in tables:
-        rewards = table.manifest.find_writer("step_rewards", RewardRecord)
-        if rewards is not None and rewards.counts.scored:
+        if table.frame["step_rewards"].count():
             score = table.manifest.score_settings
             is_named = score is not None and score.prm.name != UNKNOWN
             names.append(score.prm.name if score is not None and is_named else table.root.name)

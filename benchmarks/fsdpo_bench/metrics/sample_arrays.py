@@ -12,7 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fsdpo_bench.decoders.answer_classes import AnswerClasses, answer_classes, voting_answers
-from fsdpo_data.core.entities import UNCOUNTED_OUTCOMES, UNDECIDED_OUTCOMES, Problem
+from fsdpo_data.core.entities import (
+    JUDGE_RULE_PREFIX,
+    UNCOUNTED_OUTCOMES,
+    UNDECIDED_OUTCOMES,
+    Problem,
+)
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np, pl
 from fsdpo_data.core.parquet_files import collect_rows
@@ -136,10 +141,9 @@ def read_solution_table(root: Path) -> SolutionTable:
             "sample_index",
             "outcome",
             "answer",
-            "answer_judge",
+            "verdict_by",
             "strict",
             "step_rewards",
-            response=pl.col("completions").list.join(""),
             # A missing search costs nothing; unknown tokens stay unknown.
             tokens=pl.col("n_tokens")
             + pl.when(pl.col("search").is_null())
@@ -207,13 +211,14 @@ def make_samples(
         # A problem without a tolerance has the same verdict twice.
         strict = frame["strict"].fill_null(frame["outcome"] == "correct")
         strict_PM = strict.to_numpy().reshape(row_PM.shape)
+    is_judged = frame["verdict_by"].str.starts_with(JUDGE_RULE_PREFIX)
     tokens = frame["tokens"].cast(pl.Float64).fill_null(float("nan"))
     return Samples(
         root=table.root,
         problems=problems,
         outcome_PM=column("outcome").astype(object),
         strict_PM=strict_PM,
-        is_judged_PM=frame["answer_judge"].is_not_null().to_numpy().reshape(row_PM.shape),
+        is_judged_PM=is_judged.to_numpy().reshape(row_PM.shape),
         answer_PM=column("answer").astype(object),
         classes_P=_answer_classes(table, row_PM),
         tokens_PM=tokens.to_numpy().reshape(row_PM.shape),
@@ -228,14 +233,14 @@ def make_samples(
 def _answer_classes(table: SolutionTable, row_PM: np.ndarray) -> list[AnswerClasses]:
     """Return the classes of the answers of each problem."""
     answers = table.frame["answer"]
-    responses = table.frame["response"]
+    verdicts = table.frame["verdict_by"]
     classes: dict[int, AnswerClasses] = {}  # by first row, because a problem can occur twice
     for row_M in row_PM:
         first_row = int(row_M[0])
         if first_row not in classes:
             texts = voting_answers(
                 answers.slice(first_row, len(row_M)).to_list(),
-                responses.slice(first_row, len(row_M)).to_list(),
+                verdicts.slice(first_row, len(row_M)).to_list(),
             )
             classes[first_row] = answer_classes(texts)
     return [classes[int(row_M[0])] for row_M in row_PM]

@@ -143,16 +143,16 @@ def _solution_entry(name: str, solution: Solution) -> dict[str, Any]:
         "rewards": solution.step_rewards,
         "answer": solution.answer,
         "status": solution.outcome,
-        "why": explain_outcome(solution.outcome, solution.answer_judge),
+        "why": explain_outcome(solution.outcome, solution.verdict_by),
         "tokens": format_token_count(solution.n_tokens),
         "finish": solution.finish_reason,
     }
 
 
-def explain_outcome(outcome: str, answer_judge: str | None) -> str:
+def explain_outcome(outcome: str, verdict_by: str) -> str:
     """Explain the outcome of a solution, and name the judge that decided it."""
     phrase: str = _PHRASES["outcomes"][outcome]
-    if answer_judge is None:
+    if not verdict_by.startswith(JUDGE_RULE_PREFIX):
         return phrase
-    judge = answer_judge.removeprefix(JUDGE_RULE_PREFIX)
+    judge = verdict_by.removeprefix(JUDGE_RULE_PREFIX)
     return f"A part was not read, so the judge {judge} decided. {phrase}"

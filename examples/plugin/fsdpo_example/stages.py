@@ -8,12 +8,7 @@ from pydantic import Field
 from fsdpo_data.dataset.schema import replace_column
 from fsdpo_data.dataset.stage import Stage, StageOptions
 from fsdpo_data.dataset.stage_registry import StageEntry
-from fsdpo_data.stages.score import (
-    RewardRecord,
-    plot_rewards,
-    reward_statistics,
-    summarize_rewards,
-)
+from fsdpo_data.stages.score import plot_rewards, summarize_rewards
 
 
 class UniformOptions(StageOptions):
@@ -41,10 +36,10 @@ class UniformStage(Stage):
         return {"reward": self.reward}
 
     def run(self, draft):
-        """Rewrite the solutions, and count the rewards."""
+        """Rewrite the solutions."""
         draft.rewrite_config("solutions", phase="uniform", transform=self._add_rewards)
         draft.update_pairs()
-        return self.make_record(reward_statistics(draft.current_files("solutions")))
+        return self.make_record()
 
     def _add_rewards(self, table):
         rewards = [[self.reward] * len(steps) for steps in table["completions"].to_pylist()]
@@ -60,7 +55,6 @@ UNIFORM = StageEntry(
     name="uniform",
     options_class=UniformOptions,
     make_stage=make_uniform_stage,
-    record=RewardRecord,
     summarize=summarize_rewards,
     plot=plot_rewards,
     card_row="| step rewards | {{ reward }} for every step |",

@@ -23,6 +23,7 @@ from fsdpo_data.dataset.stage_registry import STAGES
 from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontaminate
 from fsdpo_data.stages.merge import MergeOptions, merge_shards
 from fsdpo_data.stages.pipeline import BuildOptions, run_build
+from fsdpo_data.stages.seal import SealOptions, run_seal
 
 
 class DemoOptions(Options):
@@ -88,6 +89,12 @@ for _entry in sorted(STAGES.loaded_entries(), key=lambda entry: entry.name):
 def merge(options: MergeOptions) -> None:
     """Merge the shards of a dataset."""
     print_inspect_command(create_dataset(partial(merge_shards, options)))
+
+
+@command(app, SealOptions, panel=CREATE_PANEL)
+def seal(options: SealOptions) -> None:
+    """Seal an edited dataset."""
+    print_inspect_command(create_dataset(partial(run_seal, options)))
 
 
 @command(app, DecontaminateOptions, panel=CREATE_PANEL)

@@ -97,7 +97,7 @@ class PushOptions(DatasetOptions):
 
             fsdpo-data push runs/pairs org/name --dry-run
 
-        Upload the next version (v2.0, v2.1, …) to a private dataset:
+        Upload the next version (v1.0.0, v1.0.1, …) to a private dataset:
 
             fsdpo-data push runs/pairs org/name
 
@@ -200,7 +200,7 @@ class PullOptions(Options):
     """Download a dataset from the Hub, and check every file, row and count.
 
     Examples:
-        fsdpo-data pull org/name@v2.0 --out runs/theirs
+        fsdpo-data pull org/name@v1.0.0 --out runs/theirs
     """
 
     name: Annotated[str, Option(positional=True, metavar="ORG/NAME[@TAG]")]
@@ -215,7 +215,7 @@ def pull(options: PullOptions) -> None:
     _disable_hub_progress_bars()
     with progress() as progress_bar:
         data = api.pull(options.name, options.out, progress_bar)
-    print_summary(data.manifest, f"pulled {options.name} to {data.path}")
+    print_summary(data.statistics(), f"pulled {options.name} to {data.path}")
     print_inspect_command(data)
 
 
@@ -472,7 +472,7 @@ def import_(options: ImportOptions) -> None:
         with progress() as progress_bar:
             manifest, result = run_import(options, progress_bar, label_format)
         quarantine_file = out / QUARANTINE_FILE
-        print_summary(manifest, f"sealed {out}")
+        print_summary(api.open_output(out, manifest).statistics(), f"sealed {out}")
     typer.echo(
         f"wrote {result.rows:,} solutions of {result.read:,} rows to {out}: "
         f"{result.steps[True]:,} right steps, {result.steps[False]:,} wrong"

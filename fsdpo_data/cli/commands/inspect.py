@@ -109,7 +109,7 @@ class InspectOptions(DatasetOptions):
 def inspect(options: InspectOptions) -> None:
     """Print the summary of a dataset, then some of its problems."""
     data = api.open_dataset(options.data)
-    print_summary(data.manifest, str(options.data))
+    print_summary(data.statistics(options.gamma), str(options.data))
     if options.columns:
         print_columns(data.columns())
         return

@@ -21,7 +21,6 @@ from fsdpo_data.agreement.labels import LabellerName
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.dataset.manifest import AnyRecord
 from fsdpo_data.dataset.stage import Stage
-from fsdpo_data.stages.score import reward_statistics
 
 
 def sklearn_kappa(first: list[bool], second: list[bool]) -> float:
@@ -201,7 +200,7 @@ class LogRatioStage(RewardStage):
 
     def run(self, draft: Any) -> AnyRecord:
         super().run(draft)
-        return self.make_record(reward_statistics(draft.current_files("solutions")))
+        return self.make_record()
 
 
 def test_rewards_that_are_not_probabilities_have_no_usual_threshold(

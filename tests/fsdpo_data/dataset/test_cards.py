@@ -13,7 +13,13 @@ import yaml
 from datasets import Features
 from fsdpo_cards.bars import draw_bars, histogram, label_tenths
 from fsdpo_cards.render import combined_licence
-from helpers import change_samples, read_sample_settings, small_build, stage_counts
+from helpers import (
+    change_samples,
+    pair_statistics_of,
+    read_sample_settings,
+    small_build,
+    statistics_of,
+)
 from hub_server import TOKEN, client_env, run_client, running_hub
 from jinja2 import UndefinedError
 from paired_data import SOLUTIONS, paired_dataset
@@ -30,10 +36,6 @@ from fsdpo_data.dataset.stage_records import ProblemsRecord
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return paired_dataset(tmp_path_factory.mktemp("cards"))
-
-
-def manifest_of(dataset: Path) -> dict:
-    return json.loads((dataset / "manifest.json").read_text())
 
 
 def front_matter(card: str) -> dict:
@@ -56,16 +58,16 @@ def test_the_hubs_own_checks_pass(dataset: Path, tmp_path: Path) -> None:
 
 
 def test_the_card_lists_the_columns_for_the_viewer(dataset: Path) -> None:
-    configs = {
-        entry["config_name"]: entry for entry in dataset_info(dataset, read_manifest(dataset))
-    }
+    manifest = read_manifest(dataset)
+    configs = {entry["config_name"]: entry for entry in dataset_info(dataset, manifest)}
     assert set(configs) == set(CONFIGS)
     for config in CONFIGS:
         assert (
             configs[config]["features"]
             == Features.from_arrow_schema(arrow_schema(config))._to_yaml_list()
         )
-        assert configs[config]["splits"][0]["num_examples"] == manifest_of(dataset)["rows"][config]
+        n_rows = manifest.rows._asdict()[config]
+        assert configs[config]["splits"][0]["num_examples"] == n_rows > 0
     assert front_matter((dataset / "README.md").read_text())["dataset_info"] == list(
         configs.values()
     )
@@ -82,24 +84,25 @@ def test_examples_are_real_rows(dataset: Path) -> None:
 
 
 def test_distributions_count_every_row_once(dataset: Path) -> None:
-    manifest = manifest_of(dataset)
-    histograms = distributions(dataset, read_manifest(dataset))
+    statistics = statistics_of(dataset)
+    histograms = distributions(statistics)
     charts = {title: draw_bars(counts) for title, counts in histograms.items()}
     totals = {
         title: sum(int(line.split()[-1]) for line in plot.splitlines())
         for title, plot in charts.items()
     }
-    solutions, steps = manifest["rows"]["solutions"], manifest["labels"]["steps"]
+    rows, steps = statistics.manifest.rows, statistics.solutions.labels["steps"]
     assert totals == {
-        "Solutions by outcome": solutions,
+        "Solutions by outcome": rows.solutions,
         "Steps by label": steps,
-        "Solutions by number of steps": solutions,
-        "Solutions by number of tokens": solutions,
+        "Solutions by number of steps": rows.solutions,
+        "Solutions by number of tokens": rows.solutions,
         "Step rewards in correct solutions": steps / 2,
         "Step rewards in other solutions": steps / 2,
-        "Pairs by margin (mean reward of chosen minus rejected)": manifest["rows"]["pairs"],
+        "Pairs by margin (mean reward of chosen minus rejected)": rows.pairs,
     }
-    negative = stage_counts(manifest, "pair")["margin"]["negative"]
+    margin = pair_statistics_of(dataset).margin
+    negative = margin["negative"] if margin else None
     assert (
         f"In {negative} pairs the correct solution has the lower reward"
         in (dataset / "README.md").read_text()
@@ -121,7 +124,7 @@ def test_a_dataset_without_pairs_says_nothing_of_them(tmp_path: Path) -> None:
     assert "chosen" not in card and "Step rewards" not in card
 
 
-@pytest.mark.parametrize("field", ["made_by", "parent", "statistics"])
+@pytest.mark.parametrize("field", ["made_by", "parent", "cost"])
 def test_an_undefined_field_is_an_error(dataset: Path, field: str) -> None:
     manifest = read_manifest(dataset)
     delattr(manifest, field)

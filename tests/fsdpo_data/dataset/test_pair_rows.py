@@ -98,8 +98,9 @@ def test_a_selection_keeps_the_pairs_of_its_solutions(
     ).validate()
     chosen = read_config(questions.path, "pairs")
     assert chosen.equals(pairs[:2])
-    counts = questions.manifest.get(PAIR_STAGE, PairRecord).counts
-    assert (counts.pairs, counts.problems) == (2, {"used": 1})
+    statistics = questions.statistics().pairs
+    assert statistics is not None
+    assert (statistics.pairs, statistics.problems) == (2, {"used": 1})
     assert questions.manifest.rows.pairs == 2
     names = [record.name for record in questions.manifest.stages]
     assert names.index("pair") < names.index("select")

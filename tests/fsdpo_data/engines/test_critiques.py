@@ -209,7 +209,7 @@ def test_a_judge_scores_a_dataset_like_a_reward_model(
 ) -> None:
     """A random model writes no readable critique, so no solution gets a reward."""
     from command_line import run
-    from helpers import problem_set, small_build
+    from helpers import problem_set, reward_statistics_of, small_build
 
     from fsdpo_data.dataset.validate import validate
 
@@ -221,7 +221,7 @@ def test_a_judge_scores_a_dataset_like_a_reward_model(
     code, _, err = run(capsys, *line)
     assert code == 0, err
     manifest = validate(tmp_path / "out")
-    assert manifest.get("score", ScoreRecord).counts.scored == 0
+    assert reward_statistics_of(tmp_path / "out").scored == 0
     score_spec: Any = manifest.get("score", ScoreRecord).options
     assert (score_spec.prm_format.name, score_spec.prm_format.meaning) == (
         "short.toml",

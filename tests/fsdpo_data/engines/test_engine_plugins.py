@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from helpers import read_sample_settings
+from helpers import read_sample_settings, reward_statistics_of
 
 from fsdpo_data.core import plugins
 from fsdpo_data.core.command_line import make_options
@@ -91,7 +91,7 @@ def test_a_build_and_its_scores(plugin: Path, checkpoint: Path, tmp_path: Path) 
     stage = ScoreStage(resolve_reward_model(str(checkpoint), ScorerOptions(engine="short")))
 
     scored = derive_dataset(out, tmp_path / "scored", [stage], progress=NO_PROGRESS)
-    assert scored.get("score", ScoreRecord).counts.scored == 6
+    assert reward_statistics_of(tmp_path / "scored").scored == 6
     assert scored.get("score", ScoreRecord).options.engine.name == "short"
 
 

@@ -16,8 +16,8 @@ from helpers import (
     WRONG,
     problem_set,
     reward_model,
+    reward_statistics_of,
     small_build,
-    stage_counts,
     stage_options,
 )
 from prm_data import stepwise_rows, write_rows
@@ -31,6 +31,7 @@ from scored import REF, solutions, worst  # noqa: E402
 from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError  # noqa: E402
 from fsdpo_data.core.progress import LineProgress  # noqa: E402
 from fsdpo_data.dataset.derive import derive_dataset  # noqa: E402
+from fsdpo_data.dataset.manifest import read_manifest  # noqa: E402
 from fsdpo_data.dataset.validate import validate  # noqa: E402
 from fsdpo_data.engines.choose_engine import resolve_engine  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
@@ -246,10 +247,11 @@ def test_a_scored_dataset(tmp_path: Path) -> None:
     source_rows = pl.read_parquet(tmp_path / "run/solutions/*.parquet")
     assert rows.drop("step_rewards").equals(source_rows.drop("step_rewards"))
     assert stage_options(manifest, "score")["prm"] == {"name": "table", "revision": "0"}
-    assert manifest["cost"]["prm_calls"] == stage_counts(manifest, "score")["scored"] == 9
-    assert stage_counts(manifest, "score")["unscored"] == 3  # the empty solutions
-    assert stage_counts(manifest, "score")["ranking_auc"]["mean"]["value"] == 1
-    assert stage_counts(manifest, "score")["mean_correct"] == 0.8125
+    assert manifest["cost"]["prm_calls"] == 9
+    rewards = reward_statistics_of(tmp_path / "scored")
+    assert (rewards.scored, rewards.unscored) == (9, 3)  # three solutions are empty
+    assert rewards.ranking_auc["mean"].value == 1
+    assert rewards.mean_correct == 0.8125
 
 
 def test_the_scorer_receives_the_question(tmp_path: Path) -> None:
@@ -269,12 +271,10 @@ def test_the_scorer_receives_the_question(tmp_path: Path) -> None:
 def test_a_too_long_solution_has_no_rewards(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
     table = TableScorer({RIGHT: None, WRONG: [0.5, 0.5], "I do not know": [0.25], "": []})
-    manifest = score_dataset(tmp_path / "run", tmp_path / "scored", table)
-    assert (
-        stage_counts(manifest, "score")["unscored"] == 6
-        and stage_counts(manifest, "score")["scored"] == 6
-    )
-    assert stage_counts(manifest, "score")["ranking_auc"]["mean"]["value"] is None
+    score_dataset(tmp_path / "run", tmp_path / "scored", table)
+    rewards = reward_statistics_of(tmp_path / "scored")
+    assert (rewards.scored, rewards.unscored) == (6, 6)
+    assert rewards.ranking_auc["mean"].value is None
 
 
 def test_scoring_again_drops_the_old_pairs(tmp_path: Path) -> None:
@@ -283,9 +283,8 @@ def test_scoring_again_drops_the_old_pairs(tmp_path: Path) -> None:
     derive_dataset(tmp_path / "a", tmp_path / "b", [PairStage(PairSpec())], progress=LineProgress())
     manifest = score_dataset(tmp_path / "b", tmp_path / "c")
     assert not (tmp_path / "c/pairs").exists()
-    assert manifest["rows"]["pairs"] == 0 and "pair" not in [
-        entry["name"] for entry in manifest["stages"]
-    ]
+    assert read_manifest(tmp_path / "c").rows.pairs == 0
+    assert "pair" not in [entry["name"] for entry in manifest["stages"]]
 
 
 def test_a_run_stopped_between_files_continues_with_the_next_file(

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers import build_job, reward_model, sample_settings
+from helpers import build_job, reward_model, reward_statistics_of, sample_settings
 from random_model import save_random_model, save_random_prm
 
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.stages.label_records import LabelRecord
-from fsdpo_data.stages.score import ScoreRecord
 
 # vLLM's own imports warn.
 pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
@@ -66,10 +65,10 @@ def test_the_engine_that_sampled_is_gone_when_the_scorer_starts(tmp_path: Path) 
     source = load_problems(["embedded"], limit=8)
     stage = ScoreStage(reward_model(prm.ref, scorer, "vllm"))
     job = build_job(source, sampler, sample_settings(max_tokens=128))
-    manifest = build(job, tmp_path / "run", [stage], progress=LineProgress())
+    build(job, tmp_path / "run", [stage], progress=LineProgress())
     assert alive[0] > 0 and alive[1:] == [0]
     assert not engines() - old_engines, "the stage has closed the scorer"
-    assert manifest.get("score", ScoreRecord).counts.scored == 32
+    assert reward_statistics_of(tmp_path / "run").scored == 32
 
 
 def test_a_judge_runs_on_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,8 +89,8 @@ def test_a_judge_runs_on_vllm(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     line = ["score", str(tmp_path / "run"), "--prm", "tiny", "--prm-format", str(form)]
     code, _, err = run(capsys, *line, *run_on, str(tmp_path / "scored"))
     assert code == 0, err
-    manifest = validate(tmp_path / "scored")
-    assert manifest.get("score", ScoreRecord).counts.scored == 0
+    validate(tmp_path / "scored")
+    assert reward_statistics_of(tmp_path / "scored").scored == 0
 
 
 def engines() -> set[int]:

@@ -18,9 +18,10 @@ from helpers import (
     quarantine_counts,
     read_sample_settings,
     reward_model,
+    reward_statistics_of,
     small_build,
-    stage_counts,
     stage_options,
+    statistics_of,
 )
 from made_runs import written
 from paired_data import paired_dataset
@@ -103,7 +104,8 @@ def test_training_reads_the_same_labels_from_the_dataset_as_from_rows(
     )
     record = manifest.get("import", ImportRecord)
     assert record.options.format == name
-    assert record.counts.right + record.counts.wrong == result.steps.total()
+    right, wrong = statistics_of(tmp_path / "sealed").imported_steps
+    assert (right, wrong) == (result.steps[True], result.steps[False]) and right and wrong
     rows = training_rows(tmp_path / "sealed")
     assert rows and rows == training_rows(tmp_path / "rows.jsonl")
 
@@ -272,10 +274,8 @@ def test_commands_work_on_imported_labels(
     assert "# Step labels of source.jsonl (prm800k)" in card and "wrote the solutions" not in card
     assert "list: float64" in card and "Steps by imported label" in card
     scored = derive(tmp_path / "out", tmp_path / "scored", make_score_stage())
-    assert (
-        stage_counts(scored, "score")["scored"] == 3
-        and stage_options(scored, "import")["format"] == "prm800k"
-    )
+    assert reward_statistics_of(tmp_path / "scored").scored == 3
+    assert stage_options(scored, "import")["format"] == "prm800k"
     assert solutions(tmp_path / "scored")[0]["step_labels"] == [1, 1, 0]
     plan = plan_push(Path(out), "org/name", branch="main", remote=RemoteState())
     assert {content.path.partition("/")[0] for content in plan.uploads} >= {

@@ -12,7 +12,7 @@ import pytest
 from command_line import run
 from fsdpo_bench.cli.app import app as bench
 from fsdpo_cards.dataset import policy_argument, stage_entries
-from helpers import quarantine_counts, read_sample_settings, stage_options
+from helpers import quarantine_counts, read_sample_settings, stage_options, statistics_of
 from made_runs import written
 from recorded_imports import import_file, lines
 from recorded_rows import EXAMPLES, RIGHT, WRONG, lighteval
@@ -25,7 +25,6 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import SourceRow
-from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import ProblemsRecord
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.exchange.formats import (
@@ -555,18 +554,19 @@ def test_every_command_counts_an_undecided_answer_as_wrong(tmp_path: Path) -> No
         plain("x?", "42", r"So it is $\boxed{\text{at least } 42}$."),
     ]
     file = written(tmp_path / "theirs.jsonl", rows)
-    manifest, solutions = import_file(file, tmp_path / "out")
+    _, solutions = import_file(file, tmp_path / "out")
     assert sorted(row["outcome"] for row in solutions) == ["correct", "undecided"]
-    summary = dict(summary_rows(manifest))
+    statistics = statistics_of(tmp_path / "out")
+    summary = dict(summary_rows(statistics))
     assert summary["accuracy"].endswith("(1 of 2; 1 undecided count as wrong)")
     assert summary["pass@1"].endswith("(1 of 2)")
-    accuracy = manifest.statistics.accuracy
+    accuracy = statistics.solutions.accuracy
     assert (accuracy.value, accuracy.n) == (0.5, 2)
 
     [scores] = json.loads(invoke(app, "grade", file, "--json"))
     assert (scores["correct"], scores["n"], scores["upper_bound"]) == (1, 2, 2)
     invoke(app, "select", tmp_path / "out", "--per-problem", 1, "--out", tmp_path / "selected")
-    assert read_manifest(tmp_path / "selected").statistics.accuracy == accuracy
+    assert statistics_of(tmp_path / "selected").solutions.accuracy == accuracy
     invoke(bench, "report", tmp_path / "out", "--out", tmp_path / "report")
     results = json.loads((tmp_path / "report/results.json").read_text())
     reported = results["tasks"]["theirs"]["decoders"]["greedy"]["accuracy"]
@@ -661,7 +661,8 @@ def test_one_series_of_a_file_with_several_models_is_imported(shared: Path, tmp_
         import_file(file, tmp_path / "none", series="nobody")
     manifest, rows = import_file(file, tmp_path / "out", series="175b_verification")
     assert read_sample_settings(manifest).model.name == "175b_verification"
-    assert (len(rows), manifest.outcomes["correct"]) == (1319, 742)
+    outcomes = statistics_of(tmp_path / "out").solutions.outcomes
+    assert (len(rows), outcomes["correct"]) == (1319, 742)
 
 
 @pytest.mark.parametrize(
@@ -679,7 +680,7 @@ def test_published_outputs(
     """The verdicts equal the benchmark's verdicts on these files."""
     manifest, rows = import_file(shared / f"data/outputs/{name}.jsonl", tmp_path / "out")
     assert (len(rows), quarantine_counts(manifest)) == (n_rows, {})
-    assert correct in (None, manifest.outcomes["correct"])
+    assert correct in (None, statistics_of(tmp_path / "out").solutions.outcomes["correct"])
 
 
 def test_a_resumed_import_equals_an_uninterrupted_one(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import run
+from helpers import statistics_of
 from recorded_imports import import_labels
 
 import fsdpo_data as fd
@@ -68,7 +69,7 @@ def test_every_label_of_the_published_file_is_on_its_step(
     manifest, result = import_labels(source, name, tmp_path / "labels")
     assert not result.quarantined
     stats = manifest.get("import", ImportRecord).counts
-    assert (stats.rows, stats.right, stats.wrong) == counts
+    assert (stats.rows, *statistics_of(tmp_path / "labels").imported_steps) == counts
     dataset = fd.open_dataset(tmp_path / "labels").validate()
     solutions = dataset.solutions().collect().join(dataset.problems().collect(), on="problem_id")
     imported = [

@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from helpers import quarantine_counts, read_sample_settings
+from helpers import quarantine_counts, read_sample_settings, reward_statistics_of
 from made_runs import written
 from recorded_imports import import_file, lines
 
@@ -61,7 +61,8 @@ def test_listed_steps_are_found_in_the_response(tmp_path: Path) -> None:
     assert read_sample_settings(manifest).segmenter == "recorded"
     record = manifest.get("score", ScoreRecord)
     assert record.options.prm.name == "org/prm"
-    assert (record.counts.scored, record.counts.unscored) == (1, 0)
+    rewards = reward_statistics_of(tmp_path / "out")
+    assert (rewards.scored, rewards.unscored) == (1, 0)
 
 
 @pytest.mark.parametrize(

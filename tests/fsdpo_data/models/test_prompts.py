@@ -249,7 +249,7 @@ def test_a_dataset_keeps_the_text_of_its_template(tmp_path: Path) -> None:
     (prompt, *_) = dataset.solutions().collect()["prompt"]
     assert prompt.startswith("Q: ") and prompt.endswith("\nA:")
     assert get_template(str(tmp_path / "data")) == template
-    assert "my  (Q: {question}\\nA:)" in dict(summary_rows(dataset.manifest))["template"]
+    assert "my  (Q: {question}\\nA:)" in dict(summary_rows(dataset.statistics()))["template"]
 
 
 def test_a_dataset_names_its_template(tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_datasets_of_the_hub_have_urls(hub: HubServer, dataset: Path, tmp_path: 
         tmp_path / "home",
         ["push", dataset, "o/r"],
         ["validate", url],
-        ["validate", f"{url}@v2.0"],
+        ["validate", f"{url}@v1.0.0"],
         ["grade", url, "--out", "hf://datasets/o/r/graded"],
         ["validate", "hf://datasets/o/r/graded"],
         ["push", f"{url}/graded", "o/graded"],
@@ -131,16 +131,18 @@ def test_push_then_load_then_pull(hub: HubServer, dataset: Path, tmp_path: Path)
     assert "  add " in dry[1] and "solutions/train-00000-of-00001.parquet" in dry[1]
     assert first[0] == 0, first[2]
     repo = repo_of(hub)
-    assert repo.private and repo.refs["main"] == repo.refs["v2.0"]
-    assert set(repo.at("v2.0")) == our_files(dataset) | {".gitattributes"}
+    assert repo.private and repo.refs["main"] == repo.refs["v1.0.0"]
+    assert set(repo.at("v1.0.0")) == our_files(dataset) | {".gitattributes"}
     assert len(repo.commits) == 2  # the Hub's own, and one
-    assert again[1].strip() == f"{hub.url}/datasets/o/r is up to date: v2.0 at " + repo.refs["main"]
+    assert (
+        again[1].strip() == f"{hub.url}/datasets/o/r is up to date: v1.0.0 at " + repo.refs["main"]
+    )
 
     code = (
         "from datasets import load_dataset\n"
         "for config in ('problems', 'solutions', 'pairs'):\n"
-        "    rows = load_dataset('o/r', config, split='train', revision='v2.0')\n"
-        "    streamed = load_dataset('o/r', config, revision='v2.0', streaming=True)['train']\n"
+        "    rows = load_dataset('o/r', config, split='train', revision='v1.0.0')\n"
+        "    streamed = load_dataset('o/r', config, revision='v1.0.0', streaming=True)['train']\n"
         "    assert list(streamed) == list(rows)\n"
         "    print(config, len(rows))\n"
     )
@@ -148,7 +150,7 @@ def test_push_then_load_then_pull(hub: HubServer, dataset: Path, tmp_path: Path)
     assert loaded.returncode == 0, loaded.stderr
     assert loaded.stdout.split() == ["problems", "3", "solutions", "12", "pairs", "12"]
 
-    (pulled,) = run(hub, tmp_path / "other", ["pull", "o/r@v2.0", "--out", out])
+    (pulled,) = run(hub, tmp_path / "other", ["pull", "o/r@v1.0.0", "--out", out])
     assert pulled[0] == 0, pulled[2]
     for path in our_files(dataset) - {CARD}:
         assert (out / path).read_bytes() == (dataset / path).read_bytes()
@@ -166,11 +168,11 @@ def test_only_what_changed_is_sent(
     lines = {tuple(line.split()) for line in answer[1].splitlines()}
     assert ("remove", "pairs/old.parquet") in lines
     assert not [line for line in lines if "problems/train-00000-of-00001.parquet" in line]
-    assert repo.resolve("v2.1") == repo.refs["main"] != stale
-    assert set(repo.at("v2.1")) == our_files(changed) | {".gitattributes", "notes.txt"}
-    assert repo.at("v2.0") != repo.at("v2.1")
-    card = repo.at("v2.1")["README.md"].decode()
-    assert 'load_dataset("o/r", "solutions", split="train", revision="v2.1")' in card
+    assert repo.resolve("v1.0.1") == repo.refs["main"] != stale
+    assert set(repo.at("v1.0.1")) == our_files(changed) | {".gitattributes", "notes.txt"}
+    assert repo.at("v1.0.0") != repo.at("v1.0.1")
+    card = repo.at("v1.0.1")["README.md"].decode()
+    assert 'load_dataset("o/r", "solutions", split="train", revision="v1.0.1")' in card
 
 
 def test_a_stopped_push_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_a_stopped_push_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -
     assert before_commit[0] == before_tag[0] == 1
     assert f"push {dataset} again later; the push continues where it stopped" in before_commit[2]
     assert complete[0] == 0, complete[2]
-    assert repo_of(hub).refs["v2.0"] == repo_of(hub).refs["main"]
+    assert repo_of(hub).refs["v1.0.0"] == repo_of(hub).refs["main"]
     assert len([request for request in hub.requests if request.startswith("PUT /lfs/")]) == 3
 
 
@@ -192,7 +194,7 @@ def test_a_busy_hub_is_waited_for(hub: HubServer, dataset: Path, tmp_path: Path)
     hub.cut("PUT /lfs/", body_bytes=500, times=2)
     (answer,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
     assert answer[0] == 0, answer[2]
-    assert set(repo_of(hub).at("v2.0")) == our_files(dataset) | {".gitattributes"}
+    assert set(repo_of(hub).at("v1.0.0")) == our_files(dataset) | {".gitattributes"}
 
 
 def test_large_files_go_by_xet_where_it_is_installed(
@@ -206,13 +208,13 @@ def test_large_files_go_by_xet_where_it_is_installed(
     assert stopped[0] == 1 and complete[0] == 0, complete[2]
     change = ["push", changed, "o/r"]
     later, repeated = run(hub, tmp_path / "home", change, change, **xet)
-    assert later[0] == 0 and "is up to date: v2.1" in repeated[1]
-    assert set(repo_of(hub).at("v2.0")) == our_files(dataset) | {".gitattributes"}
-    for version, source in (("v2.0", dataset), ("v2.1", changed)):
+    assert later[0] == 0 and "is up to date: v1.0.1" in repeated[1]
+    assert set(repo_of(hub).at("v1.0.0")) == our_files(dataset) | {".gitattributes"}
+    for version, source in (("v1.0.0", dataset), ("v1.0.1", changed)):
         for path in our_files(source) - {CARD}:
             assert repo_of(hub).at(version)[path] == (source / path).read_bytes()
     assert not [request for request in hub.requests if "/lfs/" in request]
-    pull = ["pull", "o/r@v2.0", "--out", tmp_path / "out"]
+    pull = ["pull", "o/r@v1.0.0", "--out", tmp_path / "out"]
     assert run(hub, tmp_path / "other", pull, **xet)[0][0] == 0
 
 
@@ -249,11 +251,11 @@ def test_a_missing_answer_is_not_another_push(
         repo.commit(files)
 
     manifest = read_manifest(dataset)
-    card = dataset_card(dataset, manifest, name="o/r", revision="v2.0")
+    card = dataset_card(dataset, manifest, name="o/r", revision="v1.0.0")
     hub.hooks["/commit/"] = commit_and_fail
     (answer,) = run(hub, tmp_path / "home", ["push", dataset, "o/r"])
     assert answer[0] == 0, answer[2]
-    assert repo.at("v2.0") == files
+    assert repo.at("v1.0.0") == files
 
 
 def test_one_of_two_pushes_wins_and_the_other_fails(
@@ -282,7 +284,7 @@ def test_one_of_two_pushes_wins_and_the_other_fails(
         in lost
     )
     winner = (dataset, changed)[[code for code, _, _ in ended].index(0)]
-    assert repo.at("v2.0")["manifest.json"] == (winner / "manifest.json").read_bytes()
+    assert repo.at("v1.0.0")["manifest.json"] == (winner / "manifest.json").read_bytes()
     assert len(repo.commits) == 2
 
 
@@ -400,11 +402,11 @@ def test_what_is_not_pushed(hub: HubServer, dataset: Path, tmp_path: Path) -> No
     torn = shutil.copytree(dataset, tmp_path / "torn")
     (torn / "pairs/train-00000-of-00001.parquet").write_bytes(b"PAR1")
     broken, versioned_name = run(
-        hub, tmp_path / "home", ["push", torn, "o/r"], ["push", dataset, "o/r@v2.0"]
+        hub, tmp_path / "home", ["push", torn, "o/r"], ["push", dataset, "o/r@v1.0.0"]
     )
     assert "was changed since it was sealed" in broken[2]
     assert (
-        "'o/r@v2.0' is not a repository name: expected org/name, with no @revision"
+        "'o/r@v1.0.0' is not a repository name: expected org/name, with no @revision"
         in versioned_name[2]
     )
     assert not hub.requests
@@ -439,18 +441,18 @@ def test_pull_refuses(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     plain, escape, newer, tag, name, torn = (err for _, _, err in answers)
     assert "dataset o/plain has no manifest.json, so fsdpo did not make it" in plain
     assert "the path '../../escaped.parquet' is not of the form" in escape
-    assert "is of schema version 3; this release reads version 2" in newer
+    assert "is of schema version 3; fsdpo 0.1.0 reads the versions 1.x" in newer
     assert "dataset o/r has no revision 'v9'" in tag
     assert "'nonsense' is not a dataset on the Hub" in name
     assert f"{solutions} was changed since it was sealed" in torn
     assert not (tmp_path / "out").exists()
-    ((_, _, error),) = run(hub, tmp_path / "home", ["pull", "o/r@v2.0", "--out", "."])
-    assert "error: . is not the dataset o/r@v2.0" in error
+    ((_, _, error),) = run(hub, tmp_path / "home", ["pull", "o/r@v1.0.0", "--out", "."])
+    assert "error: . is not the dataset o/r@v1.0.0" in error
 
 
 def test_a_stopped_pull_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    pull = ["pull", "o/r@v2.0", "--out", out]
+    pull = ["pull", "o/r@v1.0.0", "--out", out]
     assert run(hub, tmp_path / "home", ["push", dataset, "o/r"])[0][0] == 0
     hub.fail("/resolve/" + repo_of(hub).refs["main"] + "/solutions", 404)
     (stopped,) = run(hub, tmp_path / "home", pull)
@@ -470,7 +472,7 @@ def test_a_stopped_pull_goes_on(hub: HubServer, dataset: Path, tmp_path: Path) -
 
 def test_a_damaged_download_is_repeated(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    pull = ["pull", "o/r@v2.0", "--out", out]
+    pull = ["pull", "o/r@v1.0.0", "--out", out]
     assert run(hub, tmp_path / "home", ["push", dataset, "o/r"])[0][0] == 0
     hub.fail("/resolve/" + repo_of(hub).refs["main"] + "/solutions", 404)
     assert run(hub, tmp_path / "home", pull)[0][0] == 1

@@ -16,11 +16,13 @@ from helpers import (
     TEXTS,
     WRONG,
     fixed_sampler,
+    pair_statistics_of,
     problem_set,
     sample_settings,
     small_build,
     stage_counts,
     stage_options,
+    statistics_of,
 )
 from pair_files import Rewards
 
@@ -28,10 +30,9 @@ from fsdpo_data.core import files
 from fsdpo_data.core.errors import RunMismatchError, StoreError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.core.statistics import wilson_interval
+from fsdpo_data.core.statistics import Mean, wilson_interval
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.run_directory import COMPLETIONS_FILE, MANIFEST_FILE
-from fsdpo_data.dataset.tally import GradedCount, Tally
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.pairs.best_worst import PairSpec
@@ -39,13 +40,14 @@ from fsdpo_data.stages.pair import PairStage
 
 
 def test_contents_of_a_build(tmp_path: Path) -> None:
-    manifest = small_build(tmp_path / "run")
-    assert manifest["rows"] == {"problems": 3, "solutions": 12, "pairs": 0}
-    assert manifest["outcomes"] == {"correct": 3, "incorrect": 6, "no_answer": 3}
-    assert manifest["labels"] == {"steps": 15, "negative": 9, "positive": 6}
-    assert manifest["statistics"]["accuracy"]["n"] == 12
-    assert manifest["statistics"]["pass_at_k"]["value"] == 1
-    assert manifest["statistics"]["unique_solutions"] == 12
+    small_build(tmp_path / "run")
+    statistics = statistics_of(tmp_path / "run")
+    assert statistics.manifest.rows == (3, 12, 0)
+    assert statistics.solutions.outcomes == {"correct": 3, "incorrect": 6, "no_answer": 3}
+    assert statistics.solutions.labels == {"steps": 15, "negative": 9, "positive": 6}
+    assert statistics.solutions.accuracy.n == 12
+    assert statistics.solutions.pass_at_k.value == 1
+    assert statistics.distinct_solutions == 12
     rows = pl.read_parquet(tmp_path / "run/solutions/*.parquet").to_dicts()
     assert ["".join(row["completions"]) for row in rows[:4]] == list(TEXTS)
     assert [row["labels"] for row in rows[:4]] == [[True] * 2, [False] * 2, [False], []]
@@ -54,15 +56,11 @@ def test_contents_of_a_build(tmp_path: Path) -> None:
 
 
 def test_problems_with_an_unreadable_gold_are_not_labelled(tmp_path: Path) -> None:
-    manifest = small_build(tmp_path / "run", problem_set(answer="   "))
-    assert manifest["outcomes"] == {"gold_unparsed": 12}
-    assert manifest["labels"] == {"steps": 15, "unlabelled": 15}
-    assert manifest["statistics"]["accuracy"] == {
-        "value": None,
-        "n": 0,
-        "ci95": None,
-        "clusters": None,
-    }
+    small_build(tmp_path / "run", problem_set(answer="   "))
+    statistics = statistics_of(tmp_path / "run").solutions
+    assert statistics.outcomes == {"gold_unparsed": 12}
+    assert statistics.labels == {"steps": 15, "unlabelled": 15}
+    assert statistics.accuracy == Mean(value=None, n=0, ci95=None, clusters=None)
     assert pl.read_parquet(tmp_path / "run/solutions/*.parquet")["labels"].is_null().all()
 
 
@@ -173,15 +171,6 @@ def test_a_build_without_problems_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_accuracy_and_pass_at_1_of_the_same_solutions_have_one_interval() -> None:
-    tally = Tally(
-        graded_counts=[GradedCount(correct=int(n < 7), graded=1, total=1) for n in range(10)]
-    )
-    statistics = tally.statistics()
-    accuracy, pass_at_1 = statistics.accuracy, statistics.pass_at_k
-    assert (accuracy.value, accuracy.ci95) == (pass_at_1.value, pass_at_1.ci95)
-
-
 def test_identical_samples_widen_the_interval() -> None:
     identical = wilson_interval([10] * 5 + [0] * 5, [10] * 10) or (0, 0)
     mixed = wilson_interval([5, 4, 6, 5] * 3, [10] * 12) or (0, 0)
@@ -286,7 +275,8 @@ def test_pairs_of_a_replay_are_measured_in_characters(
     rewards = {RIGHT: [0.9] * 2, WRONG: [0.1] * 2}
     stages = [Rewards(rewards), PairStage(PairSpec())]
     derive_dataset(tmp_path / "out", tmp_path / "pairs", stages, progress=LineProgress())
-    length = stage_counts(validate(tmp_path / "pairs").to_dict(), "pair")["length"]
+    validate(tmp_path / "pairs")
+    length = pair_statistics_of(tmp_path / "pairs").length
     assert (length["chosen_characters"], length["rejected_characters"]) == (len(RIGHT), len(WRONG))
     assert "chosen_tokens" not in length
     code, out, err = run(capsys, "inspect", str(tmp_path / "pairs"))

@@ -21,6 +21,7 @@ from helpers import (
     small_build,
     stage_counts,
     stage_options,
+    statistics_of,
 )
 
 from fsdpo_data.core.entities import Problem
@@ -141,9 +142,11 @@ def test_labels_counts_and_saved_continuations(tmp_path: Path) -> None:
     assert stats["saved_continuations"] == 14
     assert (stats["searched_solutions"], stats["undecided_solutions"]) == (3, 0)
     # The search labels 4 steps of the first solution otherwise than its outcome does.
-    assert (stats["labels"]["steps"], stats["labels"]["disagreements"]) == (15, 4)
+    statistics = statistics_of(tmp_path / "out")
+    step_labels = statistics.step_labels
+    assert (step_labels.steps, step_labels.disagreements) == (15, 4)
     assert stage_options(manifest, "label")["search"] == "first-error"
-    assert manifest["labels"] == {"steps": 15, "positive": 10, "negative": 5, "unlabelled": 0}
+    assert statistics.solutions.labels == {"steps": 15, "positive": 10, "negative": 5}
     assert oracle.loads == 1, "all rounds share a sampler"
     card = (tmp_path / "out/README.md").read_text()
     assert "first error by binary search: 2 continuations of each probed step" in card
@@ -230,13 +233,14 @@ def test_shards_search_disjoint_prompts(tmp_path: Path) -> None:
 def test_other_labels_replace_those_of_a_search(tmp_path: Path) -> None:
     build_texts(tmp_path / "run", [solution(4, 2), solution(4, None)])
     source = tmp_path / "run"
-    full = derive(source, tmp_path / "full", make_stage(source, Oracle(), full=True))
+    derive(source, tmp_path / "full", make_stage(source, Oracle(), full=True))
     derive(source, tmp_path / "searched", make_stage(source, Oracle()))
     again = tmp_path / "again"
     stage = make_stage(tmp_path / "searched", Oracle(), full=True)
     manifest = derive(tmp_path / "searched", again, stage)
     assert labels(again) == labels(source) and rollouts(again) == rollouts(tmp_path / "full")
-    assert manifest["labels"] == full["labels"] | {"unlabelled": 0}
+    full, relabelled = (statistics_of(tmp_path / name).solutions for name in ("full", "again"))
+    assert relabelled.labels == full.labels
     assert "saved_continuations" not in stage_counts(manifest, "label")
 
 

@@ -22,10 +22,13 @@ from helpers import (
     fixed_sampler,
     problem_set,
     reward_model,
+    reward_statistics_of,
     sample_settings,
     small_build,
     stage_counts,
     stage_options,
+    statistics_of,
+    verdict_counts,
 )
 
 from fsdpo_data.answers import Grader, GradingRequest, Verdict
@@ -45,10 +48,10 @@ from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.outputs import grade_outputs, read_outputs
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_thinking
-from fsdpo_data.stages.score import RewardRecord, ScoreStage
+from fsdpo_data.stages.score import ScoreStage
 
 #: Columns that grading decides.
-VERDICTS = ["answer", "outcome", "labels", "strict"]
+VERDICTS = ["answer", "outcome", "verdict_by", "labels", "strict"]
 
 
 class OldGrader:
@@ -99,10 +102,11 @@ def test_only_verdicts_and_labels_change(built: Path, tmp_path: Path) -> None:
     grade(built, tmp_path / "new")
     assert hashes(built) == old_hashes
     assert rows(tmp_path / "new").drop(VERDICTS).equals(rows(built).drop(VERDICTS))
-    fresh = small_build(tmp_path / "fresh", problem_set(7))
+    small_build(tmp_path / "fresh", problem_set(7))
     expected_verdicts = rows(tmp_path / "fresh").select(VERDICTS)
     assert rows(tmp_path / "new").select(VERDICTS).equals(expected_verdicts)
-    assert fresh["outcomes"] == {"correct": 7, "incorrect": 14, "no_answer": 7}
+    outcomes = statistics_of(tmp_path / "fresh").solutions.outcomes
+    assert outcomes == {"correct": 7, "incorrect": 14, "no_answer": 7}
 
 
 def test_builds_and_regrading_use_the_golds_and_the_tolerance_of_the_metadata(
@@ -132,15 +136,18 @@ def test_builds_and_regrading_use_the_golds_and_the_tolerance_of_the_metadata(
         ]
 
 
-def test_the_manifest_has_new_counts_and_its_parent(built: Path, tmp_path: Path) -> None:
+def test_statistics_are_those_of_a_build_and_the_manifest_has_its_parent(
+    built: Path, tmp_path: Path
+) -> None:
     manifest = grade(built, tmp_path / "new")
     fresh = small_build(tmp_path / "fresh", problem_set(7))
-    for key in ("rows", "outcomes", "labels", "grader_rules", "statistics", "cost"):
-        assert {**manifest[key], "seconds": 0, "tokens_per_second": 0} == {
-            **fresh[key],
-            "seconds": 0,
-            "tokens_per_second": 0,
-        }
+    assert {**manifest["cost"], "seconds": 0} == {**fresh["cost"], "seconds": 0}
+    regraded, expected = (statistics_of(tmp_path / name) for name in ("new", "fresh"))
+    assert regraded.manifest.rows == expected.manifest.rows
+    assert regraded.solutions == expected.solutions
+    assert regraded.distinct_solutions == expected.distinct_solutions
+    assert verdict_counts(built) == {"math@0/old": 28}
+    assert verdict_counts(tmp_path / "new") == verdict_counts(tmp_path / "fresh")
     parent = json.loads((built / "manifest.json").read_text())
     assert manifest["parent"] == parent["digest"] != manifest["digest"]
     assert stage_options(parent, "grade")["grader"] == "math@0"
@@ -236,7 +243,7 @@ def test_rewards_stay_and_pairs_go(built: Path, tmp_path: Path) -> None:
     )
     assert paired.rows.pairs == 7
     manifest = grade(tmp_path / "paired", tmp_path / "again")
-    assert manifest["rows"]["pairs"] == 0
+    assert statistics_of(tmp_path / "again").manifest.rows.pairs == 0
     assert "pair" not in [entry["name"] for entry in manifest["stages"]]
     assert not (tmp_path / "again" / "pairs").exists()
     assert rows(tmp_path / "again")["step_rewards"].to_list()[0] == [0.5, 0.5]
@@ -247,14 +254,14 @@ def test_statistics_of_rewards_follow_the_new_verdicts(built: Path, tmp_path: Pa
     scorer = TableScorer({RIGHT: [0.75, 0.875], WRONG: [0.5, 0.125], TEXTS[2]: [0.25], "": []})
     stage = ScoreStage(reward_model(scorer.model, lambda: scorer))
     scored = derive_dataset(built, tmp_path / "scored", [stage], progress=LineProgress())
-    assert scored.get("score", RewardRecord).counts.mean_correct is None  # nothing is correct
+    assert scored.is_written("step_rewards")
+    assert reward_statistics_of(tmp_path / "scored").mean_correct is None  # nothing is correct
     grade(tmp_path / "scored", tmp_path / "graded")
-    again = derive_dataset(
-        tmp_path / "graded", tmp_path / "again", [stage], progress=LineProgress()
-    )
-    regraded = validate(tmp_path / "graded").get("score", RewardRecord).counts
+    derive_dataset(tmp_path / "graded", tmp_path / "again", [stage], progress=LineProgress())
+    validate(tmp_path / "graded")
+    regraded = reward_statistics_of(tmp_path / "graded")
     assert regraded.mean_correct is not None
-    assert regraded == again.get("score", RewardRecord).counts
+    assert regraded == reward_statistics_of(tmp_path / "again")
 
 
 def test_monte_carlo_labels_are_refused(built: Path, tmp_path: Path) -> None:
@@ -266,14 +273,15 @@ def test_monte_carlo_labels_are_refused(built: Path, tmp_path: Path) -> None:
 
 def test_solutions_are_graded_by_the_gold_of_their_problem(tmp_path: Path) -> None:
     small_build(tmp_path / "run", problem_set(2, answer="43"))
-    assert grade(tmp_path / "run", tmp_path / "new")["outcomes"]["correct"] == 2
+    grade(tmp_path / "run", tmp_path / "new")
+    assert statistics_of(tmp_path / "new").solutions.outcomes["correct"] == 2
     texts = ["".join(steps) for steps in rows(tmp_path / "new")["completions"]]
     assert texts == [*TEXTS, *TEXTS]
     assert (
         pq.read_metadata(tmp_path / "new/solutions/train-00000-of-00001.parquet").metadata[
             b"fsdpo_schema_version"
         ]
-        == b"2"
+        == b"1.0"
     )
 
 
@@ -358,8 +366,13 @@ def test_only_the_text_after_the_thinking_is_graded(
     assert rows["outcome"].to_list() == ["correct", no, no, no, "correct"]
     assert rows["thinking_closed"].to_list() == [True, True, False, False, None]
     assert rows["labels"].to_list() == [[True] * 2, [False], [False], [False], [True]]
-    assert manifest["grader_rules"] == {"boxed/number": 2, "none": 1, "unclosed-thinking": 2}
-    assert manifest["thinking"] == {"closed": 2, "unclosed": 2}
+    version = get_grader().version
+    assert verdict_counts(tmp_path / "a") == {
+        f"{version}/boxed/number": 2,
+        f"{version}/none": 1,
+        f"{version}/unclosed-thinking": 2,
+    }
+    assert statistics_of(tmp_path / "a").solutions.thinking == {"closed": 2, "unclosed": 2}
     assert "grade_thinking" not in stage_options(manifest, "grade")
     # With --grade-thinking, an answer that is marked inside the thinking counts.
     output = command(capsys, "grade", tmp_path / "a", "--grade-thinking", "--out", tmp_path / "b")
@@ -367,9 +380,12 @@ def test_only_the_text_after_the_thinking_is_graded(
     rows = pl.read_parquet(tmp_path / "b" / FILE)
     assert rows["outcome"].to_list() == ["correct", "correct", "correct", no, "correct"]
     manifest = validate(tmp_path / "b").to_dict()
-    assert manifest["grader_rules"] == {"boxed/number": 4, "cut-off": 1}
+    assert verdict_counts(tmp_path / "b") == {
+        f"{version}/boxed/number": 4,
+        f"{version}/cut-off": 1,
+    }
     assert stage_options(manifest, "grade")["grade_thinking"]
-    assert manifest["thinking"]["unclosed"] == 2
+    assert statistics_of(tmp_path / "b").solutions.thinking["unclosed"] == 2
     # Without the option, the first verdicts come back.
     command(capsys, "grade", tmp_path / "b", "--out", tmp_path / "c")
     assert not validate(tmp_path / "c").get("grade", GradeRecord).options.grade_thinking
@@ -452,16 +468,16 @@ def test_thinking_reported_separately_by_a_server(tmp_path: Path) -> None:
             ]
             return [completions for _ in prompts]
 
-    manifest = small_build(
-        tmp_path / "a", sampling=sample_settings(2), make_sampler=ReasoningSampler
-    )
+    small_build(tmp_path / "a", sampling=sample_settings(2), make_sampler=ReasoningSampler)
     rows = pl.read_parquet(tmp_path / "a" / FILE)
     assert rows["thinking_closed"].to_list() == [True, False] * 3
-    assert manifest["thinking"] == {"closed": 3, "unclosed": 3}
-    assert manifest["grader_rules"]["unclosed-thinking"] == 3
-    regraded = grade(tmp_path / "a", tmp_path / "b")
-    assert regraded["grader_rules"] == manifest["grader_rules"]
-    summary = dict(summary_rows(validate(tmp_path / "b")))["thinking"]
+    assert statistics_of(tmp_path / "a").solutions.thinking == {"closed": 3, "unclosed": 3}
+    verdicts = verdict_counts(tmp_path / "a")
+    assert verdicts[f"{get_grader().version}/unclosed-thinking"] == 3
+    grade(tmp_path / "a", tmp_path / "b")
+    assert verdict_counts(tmp_path / "b") == verdicts
+    validate(tmp_path / "b")
+    summary = dict(summary_rows(statistics_of(tmp_path / "b")))["thinking"]
     assert summary == "3 closed, 3 never ended"
 
 

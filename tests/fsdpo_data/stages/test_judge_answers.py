@@ -25,6 +25,8 @@ from helpers import (
     small_build,
     stage_counts,
     stage_options,
+    statistics_of,
+    verdict_counts,
 )
 from openai_server import Handler, Script, broken, busy, serving
 
@@ -120,14 +122,15 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Build a dataset of three problems in two files, with six solutions each."""
     monkeypatch.setattr("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 12)
     source = problem_set(3)
-    manifest = small_build(
+    small_build(
         tmp_path / "built",
         source,
         sampling=sample_settings(n=len(TEXTS)),
         make_sampler=lambda: fixed_sampler(source, TEXTS),
         workers=1,
     )
-    assert manifest["outcomes"] == {"correct": 3, "incorrect": 3, "undecided": 12}
+    outcomes = statistics_of(tmp_path / "built").solutions.outcomes
+    assert outcomes == {"correct": 3, "incorrect": 3, "undecided": 12}
     return tmp_path / "built"
 
 
@@ -137,14 +140,14 @@ def solutions(root: Path) -> pl.DataFrame:
 
 def test_a_judge_decides_only_undecided_answers(built: Path, tmp_path: Path) -> None:
     judge = FakeJudge()
-    manifest = grade(built, tmp_path / "out", judge)
+    grade(built, tmp_path / "out", judge)
     assert len(judge.prompts) == 12 and judge.is_closed
     assert not any(text in prompt for prompt in judge.prompts for text in (RIGHT, WRONG))
     rows = solutions(tmp_path / "out").sort("problem_id", "sample_index")
     expected = ["correct", "incorrect", "correct", "incorrect", "undecided", "incorrect"]
     assert rows["outcome"].to_list() == expected * 3
-    judges = [None, None, RULE, RULE, None, RULE]
-    assert rows["answer_judge"].to_list() == judges * 3
+    is_judged = [False, False, True, True, False, True]
+    assert (rows["verdict_by"] == RULE).to_list() == is_judged * 3
     assert [None if labels is None else labels[0] for labels in rows["labels"]] == [
         *(True, False, True, False, None, False)
     ] * 3
@@ -152,14 +155,18 @@ def test_a_judge_decides_only_undecided_answers(built: Path, tmp_path: Path) -> 
     columns = ["answer", "completions", "solution_id"]
     parent = solutions(built).sort("problem_id", "sample_index")
     assert rows.select(columns).equals(parent.select(columns))
-    assert manifest["outcomes"] == {"correct": 6, "incorrect": 9, "undecided": 3}
+    graded = rows.filter(pl.col("verdict_by") != RULE)
+    by_grader = parent.filter(rows["verdict_by"] != RULE)
+    assert graded["verdict_by"].equals(by_grader["verdict_by"])
+    assert graded["verdict_by"].str.starts_with(f"{get_grader().version}/").all()
+    outcomes = statistics_of(tmp_path / "out").solutions.outcomes
+    assert outcomes == {"correct": 6, "incorrect": 9, "undecided": 3}
 
 
 def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: Path) -> None:
     manifest = grade(built, tmp_path / "out", FakeJudge())
     parent = json.loads((built / "manifest.json").read_text())
     stats = stage_counts(manifest, "grade")["answer_judge"]
-    accuracy = stats.pop("accuracy_without_judge")
     assert stats == {
         "answers": 12,
         "correct": 3,
@@ -170,22 +177,27 @@ def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: P
         "tokens": 84,
         "seconds": 6.0,
     }
-    assert accuracy == parent["statistics"]["accuracy"]
-    assert (accuracy["value"], accuracy["n"]) == (0.166667, 18)  # undecided answers are wrong
-    assert manifest["outcomes"]["correct"] == 6
+    statistics = statistics_of(tmp_path / "out")
+    accuracy = statistics.accuracy_without_judge
+    assert accuracy == statistics_of(built).solutions.accuracy
+    assert (accuracy.value, accuracy.n) == (0.166667, 18)  # undecided answers are wrong
+        0.166667,
+        18,
+    )  # undecided answers are wrong
+    assert statistics.solutions.outcomes["correct"] == 6
     assert manifest["cost"]["tokens"] == parent["cost"]["tokens"] + 84
-    assert manifest["grader_rules"][RULE] == 9
+    assert verdict_counts(tmp_path / "out")[RULE] == 9
     spec = stage_options(manifest, "grade")["answer_judge"]
     chat = get_answer_judge_format("chat")
     assert spec["model"] == {"name": "reads", "revision": "0"}
     assert (spec["format"], spec["format_digest"]) == ("chat", chat.digest)
     assert spec["prompt_sha256"] == chat.prompt_digest
     assert spec["sampling"]["temperature"] == 0
-    summary = dict(summary_rows(read_manifest(tmp_path / "out")))["answer judge"]
+    summary = dict(summary_rows(statistics))["answer judge"]
     assert summary.startswith("reads: asked about 12 undecided answers, 3 correct, 6 incorrect")
     card = (tmp_path / "out" / "README.md").read_text()
     assert "The language model `reads` at `0` decided 9 answers" in card
-    assert "| `answer_judge` |" in card
+    assert "| `verdict_by` |" in card
 
 
 def test_a_refused_prompt_leaves_its_answer_undecided(built: Path, tmp_path: Path) -> None:
@@ -201,7 +213,8 @@ def test_a_refused_prompt_leaves_its_answer_undecided(built: Path, tmp_path: Pat
     assert [stats[name] for name in ("answers", "incorrect", "undecided", "unreadable")] == [
         *(12, 6, 6, 6)
     ]
-    assert manifest["outcomes"] == {"correct": 3, "incorrect": 9, "undecided": 6}
+    outcomes = statistics_of(tmp_path / "out").solutions.outcomes
+    assert outcomes == {"correct": 3, "incorrect": 9, "undecided": 6}
 
 
 def test_grading_without_a_judge_takes_the_decisions_back(built: Path, tmp_path: Path) -> None:
@@ -314,7 +327,7 @@ def test_a_served_judge_on_the_command_line(
     assert "12 undecided answers: 3 correct, 9 incorrect, 0 still undecided" in printed + err
     assert "\x1b[2J" not in printed + err
     manifest = read_manifest(out)
-    assert manifest.grader_rules["judge/tiny@served"] == 12
+    assert verdict_counts(out)["judge/tiny@served"] == 12
     assert {request["temperature"] for request in script.requests} == {0.0}
     assert len(script.requests) == 24
     assert dataset.manifest.digest == manifest.digest
@@ -335,9 +348,11 @@ def test_recorded_replies_decide_again_without_a_model(
     judge = judge_file(tmp_path, engine="replay", replay=str(recording))
     code, _, err = run(capsys, *line, judge, "--out", str(replayed))
     assert code == 0, err
-    assert solutions(replayed).drop("answer_judge").equals(solutions(served).drop("answer_judge"))
-    rule = solutions(replayed)["answer_judge"].drop_nulls().unique().to_list()
-    assert rule == [f"judge/tiny@sha256:{file_sha256(recording)}"]
+    assert solutions(replayed).drop("verdict_by").equals(solutions(served).drop("verdict_by"))
+    counts = verdict_counts(served)
+    n_judged = counts.pop("judge/tiny@served")
+    judge_name = f"judge/tiny@sha256:{file_sha256(recording)}"
+    assert verdict_counts(replayed) == counts | {judge_name: n_judged}
 
 
 def test_failed_requests_are_repeated_and_no_answer_is_requested_twice(
@@ -485,7 +500,8 @@ def test_a_local_judge_answers(built: Path, tmp_path: Path) -> None:
     stats = dataset.manifest.get("grade", GradeRecord).counts.answer_judge
     assert stats is not None
     assert (stats.answers, stats.undecided, stats.unreadable) == (12, 12, 12)
-    assert dataset.manifest.outcomes == {"correct": 3, "incorrect": 3, "undecided": 12}
+    outcomes = dataset.statistics().solutions.outcomes
+    assert outcomes == {"correct": 3, "incorrect": 3, "undecided": 12}
 
 
 def local_format(folder: Path) -> Path:

@@ -23,6 +23,7 @@ from helpers import (
     stage_counts,
     stage_entry,
     stage_options,
+    statistics_of,
 )
 from recorded_imports import import_labels
 
@@ -151,14 +152,14 @@ def test_continuations_replace_the_votes_of_a_judge(tmp_path: Path) -> None:
     assert outcomes == ["correct", "incorrect", "incorrect", "undecided"]
     label_with_judge(tmp_path / "run", tmp_path / "judged")
     assert rollouts(tmp_path / "judged")[3] == [{"n": 1, "n_correct": 1}] * 2
-    manifest = label_with_rollouts(tmp_path / "judged", tmp_path / "continued")
+    label_with_rollouts(tmp_path / "judged", tmp_path / "continued")
     assert rollouts(tmp_path / "continued") == [
         [{"n": 4, "n_correct": 3}, {"n": 1, "n_correct": 1}],
         [{"n": 4, "n_correct": 1}, {"n": 1, "n_correct": 0}],
         [{"n": 1, "n_correct": 0}],
         None,
     ]
-    assert stage_counts(manifest, "label")["labels"]["steps"] == 5
+    assert statistics_of(tmp_path / "continued").step_labels.steps == 5
 
 
 def test_votes_become_counts_and_ties_go_to_the_first_vote(tmp_path: Path) -> None:
@@ -255,7 +256,6 @@ def test_consensus_keeps_solutions_with_equal_labels(tmp_path: Path) -> None:
     assert (
         stage_options(manifest, "label")["consensus"]["continuations"]["model"]["name"] == "fixed"
     )
-    assert "labels" not in statistics
     # Written files no longer have the Monte-Carlo counts; a resumed run reads them in the parent.
     (tmp_path / "out/manifest.json").unlink()
     assert (

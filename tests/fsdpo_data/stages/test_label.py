@@ -20,6 +20,7 @@ from helpers import (
     stage_counts,
     stage_entry,
     stage_options,
+    statistics_of,
 )
 from made_runs import written
 from recorded_imports import import_file
@@ -49,12 +50,12 @@ def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
     assert right == [{"n": 4, "n_correct": 3}, {"n": 1, "n_correct": 1}]
     assert wrong == [{"n": 4, "n_correct": 1}, {"n": 1, "n_correct": 0}]
     assert silent == [{"n": 1, "n_correct": 0}] and empty == []
-    statistics = stage_counts(manifest, "label")
-    assert statistics["prefixes"] == 2
+    assert stage_counts(manifest, "label")["prefixes"] == 2
     source_tokens = json.loads((tmp_path / "run/manifest.json").read_text())["cost"]["tokens"]
     cost = {"tokens": 80, "prm_calls": 0, "seconds": 4.0}
     assert stage_entry(manifest, "label")["cost"] == cost
-    assert (statistics["labels"]["steps"], statistics["labels"]["disagreements"]) == (5, 0)
+    labels = statistics_of(tmp_path / "mc").step_labels
+    assert (labels.steps, labels.disagreements) == (5, 0)
     assert (
         manifest["cost"]["tokens"] == source_tokens + 80
         and stage_options(manifest, "label")["continuations"]["sampling"]["n"] == 4
@@ -68,9 +69,9 @@ def test_every_step_but_the_last_is_continued(tmp_path: Path) -> None:
 def test_half_right_continuations_count_as_right(tmp_path: Path) -> None:
     """One of two continuations is right after the first step of the wrong solution."""
     small_build(tmp_path / "run", problem_set(1))
-    manifest = label_with_rollouts(tmp_path / "run", tmp_path / "mc", n=2)
+    label_with_rollouts(tmp_path / "run", tmp_path / "mc", n=2)
     assert rollouts(tmp_path / "mc")[1][0] == {"n": 2, "n_correct": 1}
-    assert stage_counts(manifest, "label")["labels"]["disagreements"] == 1
+    assert statistics_of(tmp_path / "mc").step_labels.disagreements == 1
 
 
 def test_outcome_labels_stay_next_to_the_counts(tmp_path: Path) -> None:
@@ -258,7 +259,7 @@ def test_a_dataset_of_an_older_grader_must_be_graded_again_before_labelling(
 ) -> None:
     """Old verdicts and new counts could disagree because of the grader alone."""
     old, sampler = tmp_path / "old", PartlyRightSampler()
-    shutil.copytree(Path(__file__).parents[2] / "data/frozen/dataset", old)
+    shutil.copytree(Path(__file__).parents[2] / "data/frozen/1.0", old)
     manifest = json.loads((old / "manifest.json").read_text())
     stage_options(manifest, "grade")["grader"] = "math@1"
     (old / "manifest.json").write_text(seal_json(manifest))

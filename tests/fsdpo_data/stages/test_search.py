@@ -11,7 +11,14 @@ import polars as pl
 import pytest
 from command_line import run
 from fakes import Judge, Writer
-from helpers import REPLAY, problem_set, read_sample_settings, reward_model, sample_settings
+from helpers import (
+    REPLAY,
+    problem_set,
+    read_sample_settings,
+    reward_model,
+    reward_statistics_of,
+    sample_settings,
+)
 from random_model import save_random_prm
 
 import fsdpo_data as fd
@@ -32,7 +39,7 @@ from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import ResolvedModel, resolve
 from fsdpo_data.models.trained_template import write_trained_template
-from fsdpo_data.stages import sample
+from fsdpo_data.stages import sample_prompts
 from fsdpo_data.stages.pipeline import SolutionSearch, make_build_job
 from fsdpo_data.stages.sample import build
 from fsdpo_data.stages.score import ScoreRecord
@@ -105,7 +112,8 @@ def test_a_dataset_has_the_rewards_and_the_cost_of_its_search(tmp_path: Path) ->
     assert first["search"].struct.field("discarded_tokens").min() > 0  # type: ignore[operator]
     assert manifest.cost.tokens == first.select(tokens.sum()).item()
     assert first["search"].struct.field("prm_calls").sum() == manifest.cost.prm_calls == judge.calls
-    assert manifest.get("score", ScoreRecord).counts.scored == len(rows)
+    rewards = reward_statistics_of(tmp_path)
+    assert (rewards.scored, rewards.unscored) == (len(rows), 0)
 
 
 def test_the_best_solution_comes_first(tmp_path: Path) -> None:
@@ -170,7 +178,7 @@ class Dies:
 def test_all_prompts_of_an_interrupted_batch_are_searched_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sample, "SAVE_INTERVAL_SECONDS", 0.0)
+    monkeypatch.setattr(sample_prompts, "SAVE_INTERVAL_SECONDS", 0.0)
     search_build(tmp_path / "clean")
     expected = solutions(tmp_path / "clean")
     partial_batches = 0

@@ -28,7 +28,6 @@ from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.selection import row_index, write_rows
 from fsdpo_data.selection.funnel import Funnel
-from fsdpo_data.stages.score import ScoreRecord
 from fsdpo_data.stages.select import SelectRecord
 
 RIGHT_COUNTS = [0, 1, 2, 3, 4, 4]  #: Right solutions among the four of each problem.
@@ -94,7 +93,8 @@ def test_everything_selected_has_the_same_files_and_statistics(
 ) -> None:
     selected = dataset.select(out=tmp_path / "all").validate()
     assert selected.manifest.digest == dataset.manifest.digest
-    differing = {"stages", "parent", "grader_rules", "manifest_digest"}
+    assert selected.statistics().solutions == dataset.statistics().solutions
+    differing = {"stages", "parent", "manifest_digest"}
     expected = dataset.manifest.to_dict()
     values = selected.manifest.to_dict()
     assert {key for key in values if values[key] != expected.get(key)} == differing
@@ -174,8 +174,7 @@ def test_a_field_of_the_metadata_has_one_type_in_all_batches(
         sampling=sample_settings(n=1),
         make_sampler=lambda: FixedSampler(texts),
     )
-    small_batches = partial(row_index.read_table_batches, batch_rows=2)
-    monkeypatch.setattr(row_index, "read_table_batches", small_batches)
+    monkeypatch.setattr(row_index, "read_batches", partial(row_index.read_batches, batch_rows=2))
     selected = fd.open_dataset(tmp_path / "run").select(level=["1"], out=tmp_path / "one")
     assert selected.manifest.rows.problems == 2
 
@@ -202,14 +201,16 @@ def test_the_manifest_has_the_filters_in_order_and_the_statistics(
             "seed": 3,
         },
     }
-    assert read_sample_settings(selected.manifest).sampling.n == 2
+    assert selected.statistics().solutions.max_samples == 2
+    assert read_sample_settings(selected.manifest).sampling.n == 4  # the samples of the build
     card = (selected.path / "README.md").read_text()
     assert "| selection | " in card and "pass rate `0.25..`" in card
 
 
 def test_undecided_answers_give_no_pass_rate(tmp_path: Path) -> None:
     dataset = build(tmp_path / "built", [0, 1, 0], wrong=["43", "43", r"\unknownmacro{42}"])
-    assert dataset.manifest.outcomes == {"correct": 1, "incorrect": 7, "undecided": 4}
+    outcomes = dataset.statistics().solutions.outcomes
+    assert outcomes == {"correct": 1, "incorrect": 7, "undecided": 4}
     selected = dataset.select(out=tmp_path / "new", pass_rate="0..")
     assert rights(selected) == [0, 1]
     assert selected.manifest.get("select", SelectRecord).counts.without_pass_rate == 1
@@ -231,7 +232,7 @@ def test_problems_without_solutions_are_dropped(
         with_solutions = fd.open_dataset(part).solutions().collect()["problem_id"].n_unique()
         assert manifest.rows.problems == with_solutions
         assert n_problems in (None, with_solutions)
-        assert manifest.failed == {}
+        assert manifest.failed == {"sample": 3}  # what the engine refused stays
     counts = selected.manifest.get("select", SelectRecord).counts
     assert (counts.available.problems, counts.filters["unsolved"].problems) == (6, 3)
 
@@ -366,11 +367,12 @@ def test_duplicates_and_rewards(tmp_path: Path) -> None:
     rewarded = scored.select(out=tmp_path / "rewarded", **options).validate()
     rewards = rewarded.solutions().collect()["step_rewards"]
     assert rewards.list.min().min() >= low and len(rewards) < scored.manifest.rows.solutions
-    assert rewarded.manifest.get("score", ScoreRecord).counts.scored == len(rewards)
+    statistics = rewarded.statistics().rewards
+    assert statistics is not None and statistics.scored == len(rewards)
     assert rewarded.manifest.rows.pairs == 0
     assert "pair" not in stage_names(rewarded.manifest)
     unique = scored.select(out=tmp_path / "unique", unique=True).validate()
-    assert unique.manifest.rows.solutions == scored.manifest.statistics.unique_solutions
+    assert unique.manifest.rows.solutions == scored.statistics().distinct_solutions
     # A later stage keeps the selection in the spec.
     paired = unique.pair(out=tmp_path / "paired", top=1, require_outcome=False)
     assert {"select", "pair"} <= stage_names(paired.manifest)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from helpers import (
     continuation_settings,
+    pair_statistics_of,
     problem_set,
     sample_settings,
     small_build,
@@ -149,10 +150,7 @@ def test_the_first_error_is_paired_with_a_step_that_leads_to_a_correct_answer(
     assert early["chosen_steps"][0] == "Step 1: Add: 42.\n"
     assert late["chosen_rewards"] is None
     assert late["rejected_rewards"] == pytest.approx([0.9, 0.1])
-    assert (
-        manifest["rows"]["pairs"] == 2
-        and stage_options(manifest, "pair")["pairs"]["threshold"] == 0.5
-    )
+    assert stage_options(manifest, "pair")["pairs"]["threshold"] == 0.5
 
 
 def test_incorrect_solutions_are_counted_by_result(
@@ -160,7 +158,9 @@ def test_incorrect_solutions_are_counted_by_result(
 ) -> None:
     source = make_scored_dataset()
     manifest, _ = make_step_pairs(source)
-    assert stage_counts(manifest, "pair")["solutions"] == {
+    statistics = pair_statistics_of(source.parent / "steps")
+    assert statistics.pairs == 2
+    assert statistics.solutions == {
         "incorrect": 4,
         "truncated": 1,
         "unscored": 0,
@@ -169,8 +169,8 @@ def test_incorrect_solutions_are_counted_by_result(
         "over_limit": 0,
         "not_corrected": 0,
     }
-    assert stage_counts(manifest, "pair")["first_error"] == 1.5
-    assert stage_counts(manifest, "pair")["continued_prefixes"] == 2
+    assert statistics.first_error == 1.5
+    assert stage_counts(manifest, "pair") == {"continued_prefixes": 2}
     assert stage_entry(manifest, "pair")["cost"]["tokens"] == 56
     source_cost = json.loads((source / "manifest.json").read_text())["cost"]
     assert manifest["cost"]["tokens"] == source_cost["tokens"] + 56
@@ -178,9 +178,9 @@ def test_incorrect_solutions_are_counted_by_result(
 
 def test_the_threshold_defines_an_error(make_scored_dataset: Callable[..., Path]) -> None:
     source = make_scored_dataset()
-    manifest, rows = make_step_pairs(source, threshold=0.15)
+    _, rows = make_step_pairs(source, threshold=0.15)
     assert [row["rejected"] for row in rows] == [LATE]
-    assert stage_counts(manifest, "pair")["solutions"]["no_error"] == 2
+    assert pair_statistics_of(source.parent / "steps").solutions["no_error"] == 2
     with pytest.raises(InputError, match=r"no step of 4 incorrect .* below `threshold=0.01`"):
         make_step_pairs(source, "none", threshold=0.01)
 
@@ -196,9 +196,10 @@ def test_a_reward_that_equals_the_threshold_is_no_error(
 
 
 def test_the_lowest_rewards_come_first(make_scored_dataset: Callable[..., Path]) -> None:
-    manifest, rows = make_step_pairs(make_scored_dataset(), max_pairs=1)
+    source = make_scored_dataset()
+    _, rows = make_step_pairs(source, max_pairs=1)
     assert [row["rejected"] for row in rows] == [LATE]
-    assert stage_counts(manifest, "pair")["solutions"]["over_limit"] == 1
+    assert pair_statistics_of(source.parent / "steps").solutions["over_limit"] == 1
 
 
 def test_an_error_without_a_correct_continuation_is_counted(
@@ -206,9 +207,9 @@ def test_an_error_without_a_correct_continuation_is_counted(
 ) -> None:
     source = make_scored_dataset()
     wrong = {**TEXTS, "": [finished_completion(EARLY)] * 4}
-    manifest, rows = make_step_pairs(source, sampler=TableSampler(wrong))
+    _, rows = make_step_pairs(source, sampler=TableSampler(wrong))
     assert [row["rejected"] for row in rows] == [LATE]
-    assert stage_counts(manifest, "pair")["solutions"]["not_corrected"] == 1
+    assert pair_statistics_of(source.parent / "steps").solutions["not_corrected"] == 1
     nothing = {end: [finished_completion("Step 2: The answer is: 7")] * 4 for end in TEXTS}
     with pytest.raises(InputError, match="none of 8 continuations of 2 prefixes is correct"):
         make_step_pairs(source, "none", sampler=TableSampler(nothing))
@@ -323,9 +324,7 @@ def test_the_command_line_with_the_embedded_model(
     code, _, err = run(capsys, *command[:4], "--continuations", "4")
     assert code == 1 and "--continuations 4: the style full does not read this option" in err
     report = train_dpo(DpoConfig(data=steps, out=tmp_path / "policy", loss="step-dpo", lr=1e-4))
-    assert (
-        report.counts["pairs"] == json.loads((steps / "manifest.json").read_text())["rows"]["pairs"]
-    )
+    assert report.counts["pairs"] == read_manifest(steps).rows.pairs
     with pytest.raises(InputError, match=r"chosen_rewards are missing\. The loss full-step needs"):
         train_dpo(DpoConfig(data=steps, out=tmp_path / "other"))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from command_line import run
+from helpers import statistics_of
 from random_model import save_random_model, save_random_prm
 
 from fsdpo_data.dataset.validate import validate
@@ -17,14 +18,15 @@ PAGE = (Path(__file__).parents[3] / "docs/howto/reasoning-traces.md").read_text(
 
 def table_row(name: str) -> list[str]:
     """Return the values of a dataset in the order of the page's table."""
-    manifest = validate(Path("runs") / name)
-    accuracy, solved = manifest.statistics.accuracy, manifest.statistics.pass_at_k
+    validate(Path("runs") / name)
+    statistics = statistics_of(Path("runs") / name).solutions
+    accuracy, solved = statistics.accuracy, statistics.pass_at_k
     low, high = (f"{100 * bound:.1f}" for bound in accuracy.ci95 or ())
     return [
-        *(str(manifest.outcomes[outcome]) for outcome in ("correct", "incorrect", "no_answer")),
+        *(str(statistics.outcomes[outcome]) for outcome in ("correct", "incorrect", "no_answer")),
         f"{100 * (accuracy.value or 0):.1f} % [{low}, {high}]",
         f"{round(solved.n * (solved.value or 0))} of {solved.n}",
-        str(manifest.statistics.mixed_problems),
+        str(statistics.mixed_problems),
     ]
 
 
@@ -54,7 +56,7 @@ def test_the_commands_of_the_page_give_its_numbers(
     table = [line for line in PAGE.splitlines() if line[:6] in ("| has ", "| may ")]
     rows = [line.strip("| ").split(" | ")[1:] for line in table]
     assert rows == [table_row("traces"), table_row("graded-thinking")]
-    tails = validate(Path("runs/tails")).outcomes
+    tails = statistics_of(Path("runs/tails")).solutions.outcomes
     sentence = (
         "{correct} correct, {incorrect} incorrect, {undecided} undecided, {no_answer} without"
     )

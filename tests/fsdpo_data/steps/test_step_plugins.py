@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 from command_line import run as run_here
-from helpers import read_sample_settings
+from helpers import pair_statistics_of, read_sample_settings
 from paired_data import paired_dataset
 
 from fsdpo_data.core import plugins
@@ -123,11 +123,15 @@ def test_a_build_and_pairs_use_a_plugin(run: Run, plugin_file: Path, tmp_path: P
     margins = [
         max(row["chosen_rewards"]) - max(row["rejected_rewards"]) for row in pairs.to_dicts()
     ]
-    assert record.counts.margin is not None
-    assert record.counts.margin["mean"] == pytest.approx(sum(margins) / len(margins), abs=1e-4)
+    margin = pair_statistics_of(paired).margin
+    assert margin is not None
+    assert margin["mean"] == pytest.approx(sum(margins) / len(margins), abs=1e-4)
     assert validate(paired) == manifest
     for command in ("validate", "inspect"):
         run(None, command, paired)
+    # Without the plug-in, nothing computes its margins.
+    statistics = pair_statistics_of(paired)
+    assert statistics.pairs == len(margins) and statistics.margin is None
     run(None, "view", paired, "--out", tmp_path / "page.html")
 
 
