@@ -181,9 +181,6 @@ def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: P
     accuracy = statistics.accuracy_without_judge
     assert accuracy == statistics_of(built).solutions.accuracy
     assert (accuracy.value, accuracy.n) == (0.166667, 18)  # undecided answers are wrong
-        0.166667,
-        18,
-    )  # undecided answers are wrong
     assert statistics.solutions.outcomes["correct"] == 6
     assert manifest["cost"]["tokens"] == parent["cost"]["tokens"] + 84
     assert verdict_counts(tmp_path / "out")[RULE] == 9
