@@ -271,7 +271,8 @@ def test_the_papers_tables_show_our_results_and_what_has_not_run(tmp_path: Path)
         }
         names = ("numbers", "groups", "group_spread", "accuracy_drops")
         empty: dict[str, Any] = {name: {} for name in names}
-        sizes = {"problems": problems, "task_problems": count, "samples": 1, "mixed_problems": 0}
+        sizes = {"problems": problems, "distinct_problems": problems, "task_problems": count}
+        sizes |= {"samples": 1, "mixed_problems": 0}
         return {"title": "T", **sizes, "decoders": {"greedy": greedy}, **empty}
 
     content = measure_paths(write_run(tmp_path / "made", {"gsm8k": 2})).to_json()
