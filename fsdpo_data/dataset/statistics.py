@@ -204,14 +204,14 @@ def solution_statistics(solutions: pl.LazyFrame) -> SolutionStatistics:
             samples=pl.len(),
         )
         .with_columns(
-            graded=pl.sum_horizontal(GRADED_OUTCOMES), counted=pl.sum_horizontal(COUNTED_OUTCOMES)
+            graded=pl.sum_horizontal(GRADED_OUTCOMES), n_counted=pl.sum_horizontal(COUNTED_OUTCOMES)
         ),
         streaming=True,
     )
     totals = by_problem.select(pl.all().exclude("problem_id").sum()).row(0, named=True)
-    counted = by_problem.filter(pl.col("counted") > 0).sort("counted", "correct")
-    is_solved = (counted["correct"] > 0).to_list()
-    is_mixed = (counted["correct"] > 0) & (counted["correct"] < counted["graded"])
+    problems = by_problem.filter(pl.col("n_counted") > 0).sort("n_counted", "correct")
+    is_solved = (problems["correct"] > 0).to_list()
+    is_mixed = (problems["correct"] > 0) & (problems["correct"] < problems["graded"])
     steps = {name: totals[name] for name in ("negative", "positive")}
     steps["unlabelled"] = totals["steps"] - sum(steps.values())
     thinking = {name: totals[name] for name in ("closed", "unclosed")}
@@ -222,7 +222,7 @@ def solution_statistics(solutions: pl.LazyFrame) -> SolutionStatistics:
             **{name: count for name, count in steps.items() if count},
         },
         max_samples=by_problem["samples"].max() or 0,  # type: ignore[arg-type]
-        accuracy=clustered_accuracy(counted["correct"].to_list(), counted["counted"].to_list()),
+        accuracy=clustered_accuracy(problems["correct"].to_list(), problems["n_counted"].to_list()),
         pass_at_k=mean_rate(is_solved).round(6),
         solved_problems=sum(is_solved),
         mixed_problems=int(is_mixed.sum()),
@@ -232,21 +232,21 @@ def solution_statistics(solutions: pl.LazyFrame) -> SolutionStatistics:
     )
 
 
-def clustered_accuracy(correct: Sequence[int], counted: Sequence[int]) -> Mean:
+def clustered_accuracy(n_correct: Sequence[int], n_counted: Sequence[int]) -> Mean:
     """Return the accuracy over :data:`COUNTED_OUTCOMES`, with the problems as clusters.
 
     Args:
-        correct: Number of correct solutions of each problem with a counted one.
-        counted: Number of counted solutions of the same problems.
+        n_correct: Number of correct solutions of each problem with a counted one.
+        n_counted: Number of counted solutions of the same problems.
     """
-    if not counted:
+    if not n_counted:
         return Mean(value=None, n=0, ci95=None)
     mean = Mean(
-        value=sum(correct) / sum(counted),
-        n=sum(counted),
+        value=sum(n_correct) / sum(n_counted),
+        n=sum(n_counted),
         # The samples of one problem are not independent, so the interval is over problems.
-        ci95=wilson_interval(correct, counted),
-        clusters=len(counted),
+        ci95=wilson_interval(n_correct, n_counted),
+        clusters=len(n_counted),
     )
     return mean.round(6)
 

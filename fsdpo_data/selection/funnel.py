@@ -21,7 +21,7 @@ class RowStats(FileModel):
     outcomes: dict[str, int]  #: Solutions by outcome.
     accuracy: Mean  #: Accuracy of the solutions.
     mixed_problems: int  #: Problems with correct and incorrect solutions.
-    unique_solutions: int  #: Distinct texts, counted per problem.
+    unique_solutions: int  #: Distinct texts, n_counted per problem.
     mean_steps: float | None  #: Mean number of steps of a solution; None without solutions.
     mean_tokens: float | None  #: Mean number of tokens, if known.
 
@@ -143,15 +143,15 @@ def row_stats(problems: pl.DataFrame, solutions: pl.DataFrame) -> RowStats:
     by_problem = solutions.group_by("problem", maintain_order=True).agg(
         correct=(pl.col("outcome") == "correct").sum(),
         graded=is_graded().sum(),
-        counted=pl.col("outcome").is_in(COUNTED_OUTCOMES).sum(),
+        n_counted=pl.col("outcome").is_in(COUNTED_OUTCOMES).sum(),
     )
-    by_problem = by_problem.filter(pl.col("counted") > 0)
-    correct, graded, counted = by_problem.select("correct", "graded", "counted")
+    by_problem = by_problem.filter(pl.col("n_counted") > 0)
+    correct, graded, n_counted = by_problem.select("correct", "graded", "n_counted")
     return RowStats(
         problems=problems.height,
         solutions=solutions.height,
         outcomes=dict(sorted(outcomes)),
-        accuracy=clustered_accuracy(correct.to_list(), counted.to_list()),
+        accuracy=clustered_accuracy(correct.to_list(), n_counted.to_list()),
         mixed_problems=int(((correct > 0) & (correct < graded)).sum()),
         unique_solutions=solutions.select(pl.struct("problem", "text").n_unique()).item(),
         mean_steps=_rounded_mean(solutions["steps"]),
