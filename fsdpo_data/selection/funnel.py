@@ -21,7 +21,7 @@ class RowStats(FileModel):
     outcomes: dict[str, int]  #: Solutions by outcome.
     accuracy: Mean  #: Accuracy of the solutions.
     mixed_problems: int  #: Problems with correct and incorrect solutions.
-    unique_solutions: int  #: Distinct texts, n_counted per problem.
+    unique_solutions: int  #: Distinct texts, counted per problem.
     mean_steps: float | None  #: Mean number of steps of a solution; None without solutions.
     mean_tokens: float | None  #: Mean number of tokens, if known.
 
