@@ -135,10 +135,14 @@ def _compare_parsed(
         return Decision("correct", rule)
     if rule == "choice" or (gold.label and are_opposites(gold.label, answer.label)):
         return Decision("incorrect", rule)
-    if not is_marked:
+    if is_marked:
+        decision = decide_by_readings(gold, answer, comparer, rule=rule)
+    else:
         unread = unread_gold(gold, answer)
-        return Decision("undecided" if unread else "incorrect", rule, unread)
-    return decide_by_readings(gold, answer, comparer, rule=rule)
+        decision = Decision("undecided" if unread else "incorrect", rule, unread)
+    if decision.status == "incorrect" and comparer.budget.unread:
+        return Decision("undecided", "unread", comparer.budget.unread)
+    return decision
 
 
 def _compare_values(
@@ -162,9 +166,7 @@ def _compare_values(
         return False, "words"
     for gold_value, answer_value in _value_pairs(gold, answer):
         if comparer.is_equal(gold_value, answer_value):
-            tier = comparer.budget.decided_by
-            rule = comparison_rule(gold_value)
-            return True, f"{rule}+{tier}" if tier else rule
+            return True, comparison_rule(gold_value)
     if _are_equal_with_letter_units(gold, answer, comparer):
         return True, "unit"
     if gold.dimensions and have_equal_dimensions(gold, answer, comparer):

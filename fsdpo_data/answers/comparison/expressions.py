@@ -1,4 +1,4 @@
-"""Comparison of expressions: by structure, by residues, in 60 digits, and last by sympy."""
+"""Comparison of expressions: by structure, by residues, and in 60 digits."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -8,16 +8,15 @@ from itertools import combinations, islice
 from math import isqrt
 from typing import NamedTuple
 
-from fsdpo_data.answers.budget import (
-    Budget,
-    BudgetExceededError,
-    NumberTooLargeError,
-    TooManyTermsError,
-)
-from fsdpo_data.answers.comparison import symbolic
+from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
 from fsdpo_data.answers.comparison.exact_values import rational_value
 from fsdpo_data.answers.comparison.modular import PRIMES, ResidueEvaluator, UndefinedValueError
-from fsdpo_data.answers.comparison.mpmath_functions import MpNumber, mpmath_context, ten_to_minus
+from fsdpo_data.answers.comparison.mpmath_functions import (
+    DIGITS,
+    MpNumber,
+    mpmath_context,
+    ten_to_minus,
+)
 from fsdpo_data.answers.comparison.numeric import Evaluator
 from fsdpo_data.answers.comparison.symbols import (
     free_symbols,
@@ -25,6 +24,7 @@ from fsdpo_data.answers.comparison.symbols import (
     has_imaginary_unit,
     has_steps,
     integer_symbols,
+    unevaluated_operators,
 )
 from fsdpo_data.answers.lexicon.numbers import (
     MIN_DIGITS_OTHER,
@@ -99,16 +99,13 @@ def are_equal_expressions(left: Node, right: Node, budget: Budget) -> bool:
     equal_by_residues = _compare_by_residues(left, right, budget)
     if equal_by_residues is True:
         return True
+    if unevaluated := unevaluated_operators(left) | unevaluated_operators(right):
+        budget.unread = f"the operator {min(unevaluated)}"
     if _is_decimal_for(left, right) or _is_decimal_for(right, left):
         return _compare_to_shown_digits(left, right, budget)
     if equal_by_residues is not None:
         return equal_by_residues
-    try:
-        if _compare_by_digits(left, right, budget):
-            return True
-    except TooManyTermsError:
-        return symbolic.are_equal_long_sums(left, right, budget)
-    return symbolic.are_equal(left, right, budget)
+    return _compare_by_digits(left, right, budget)
 
 
 def infinity_sign(node: Node) -> int:
@@ -368,9 +365,12 @@ def _compare_constants(left: Node, right: Node, budget: Budget) -> bool:
     first = constants[0]
     second = constants[1]
     budget.spend(first.cost + second.cost)
+    if not nearly_equal(first.value, second.value, max(first.scale, second.scale)):
+        return False
     if first.has_lost_term != second.has_lost_term:
-        return False  # 100000! + 1 is not 100000!
-    return nearly_equal(first.value, second.value, max(first.scale, second.scale))
+        budget.unread = f"the digits of a value after the first {DIGITS}"  # 100000! + 1, 100000!
+        return False
+    return True
 
 
 def has_constant_difference(left: Node, right: Node, budget: Budget) -> bool:

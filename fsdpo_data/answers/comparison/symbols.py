@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from fsdpo_data.answers.tree import Call, Const, Node, Num, Pow, Sym, Value, walk
+from fsdpo_data.answers.tree import Call, Const, Div, Node, Num, Pow, Sym, Value, walk
 
 #: Operators whose bound variable runs over integers.
 DISCRETE_OPERATORS = frozenset(("sum", "prod"))
@@ -31,6 +31,23 @@ def integer_symbols(node: Node) -> frozenset[str]:
             for bound in part.args[1:-1]:
                 names |= free_symbols(bound)
     return frozenset(names)
+
+
+def unevaluated_operators(node: Node) -> frozenset[str]:
+    """Return the names of the operators without a value: all but finite sums and products."""
+    return frozenset(
+        part.name
+        for part in walk(node)
+        if isinstance(part, Call) and part.name in BINDING_OPERATORS and not _is_finite_sum(part)
+    )
+
+
+def _is_finite_sum(call: Call) -> bool:
+    """Whether a call is a sum or product between bounds that are surely whole numbers."""
+    if call.name not in DISCRETE_OPERATORS or len(call.args) != 4:
+        return False
+    bounds = [part for bound in call.args[1:3] for part in walk(bound)]
+    return Const("inf") not in bounds and not any(isinstance(part, Div) for part in bounds)
 
 
 def has_imaginary_unit(node: Node) -> bool:
