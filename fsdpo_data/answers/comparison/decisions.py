@@ -10,10 +10,17 @@ from itertools import permutations
 from typing import NamedTuple
 
 from fsdpo_data.answers import VerdictStatus, tree
+from fsdpo_data.answers.comparison.periodic_sets import (
+    PARAMETERS,
+    compare_periodic_sets,
+    parameter_names,
+)
 from fsdpo_data.answers.comparison.relations import (
+    all_names,
     assignments_by_name,
     is_function_name,
     rename_symbols,
+    without_domain_condition,
 )
 from fsdpo_data.answers.comparison.symbols import free_symbols, indexed_names
 from fsdpo_data.answers.comparison.values import AnswerComparer
@@ -45,6 +52,7 @@ _COMPOUND_TYPES = (
 #: Powers of ten between units of one kind: with SI prefixes, erg and joule, square and cubic units.
 _UNIT_POWERS = (2, 3, 4, 6, 7, 9, 12, 15)
 _CURRENCY_POWERS = (2,)  #: Powers of ten between a currency and its coins.
+_COORDINATES = "xyzw"  #: First letters of the names of coordinates.
 _MAX_RENAMED = 2  #: Most symbols that may have other names on the other side.
 #: Steps that drop no content of a text.
 _LOSSLESS_STEPS = frozenset(("unwrapped", "label", "conclusion"))
@@ -102,13 +110,17 @@ def decide_by_readings(
     if _differ_in_repetitions(gold.value, answer.value, comparer):
         return Decision("undecided", "order", "the repetitions of a value")
     if renamed := _find_renamed(gold, answer, comparer):
-        if renamed <= gold.quantified[1] | answer.quantified[1]:
+        domains = parameter_names(gold.value), parameter_names(answer.value)
+        is_bound = all(domains) and renamed in domains
+        if is_bound or renamed <= gold.quantified[1] | answer.quantified[1]:
             return Decision("correct", "renamed")
         return Decision("undecided", "names", f"the names {', '.join(sorted(renamed))}")
     natural = [with_natural_logarithms(side.value) for side in (gold, answer)]
     if natural != [gold.value, answer.value] and comparer.is_equal(*natural):
         return Decision("undecided", "names", "the base of log")
     if unclear := _unclear_names(gold.value, answer.value):
+        return Decision("undecided", "names", unclear)
+    if unclear := _unclear_parameter(gold.value, answer.value, comparer):
         return Decision("undecided", "names", unclear)
     if _states_no_part(gold, answer, comparer):
         return Decision("incorrect", rule)
@@ -144,6 +156,39 @@ def _unclear_names(gold: Value, answer: Value) -> str:
         if words and (_names(value) or _names(other)):
             return f"the {side}: “{' '.join(words)}”"
     return ""
+
+
+def _unclear_parameter(gold: Value, answer: Value, comparer: AnswerComparer) -> str:
+    """Return a parameter over which both sides run, if no rule compares them, or ""."""
+    letters = [_letters_of_points(side) for side in (gold, answer)]
+    if all(letters) and (letters[0] != letters[1] or _has_assignments(gold, answer)):
+        return f"the points over {min(letters[0])}"
+    sides = [without_domain_condition(side) for side in (gold, answer)]
+    has_domain = any(map(parameter_names, sides))
+    names = [all_names(side) & PARAMETERS | parameter_names(side) for side in sides]
+    if not all(names) or not (has_domain or names[0].isdisjoint(names[1])):
+        return ""
+    is_compared = compare_periodic_sets(gold, answer, comparer.budget) is not None
+    return "" if is_compared else f"the values over all {min(names[0])}"
+
+
+def _letters_of_points(value: Value) -> frozenset[str]:
+    """Return the letters in the coordinates of ``(1 + t, 2)``, ``x = 1 + t, y = 2``, or a line."""
+    if isinstance(value, tree.Relation) and set(value.ops) == {"="}:
+        if len(value.parts) > 2:  # (x - 1)/2 = (y - 3)/4 = z
+            return all_names(value) if all_names(value.parts[-1]) else frozenset()
+        value = value.parts[1]
+    if isinstance(value, tree.ValueList) and _has_assignments(value):
+        bodies = [item.parts[-1] for item in value.items if isinstance(item, tree.Relation)]
+        return frozenset().union(*map(all_names, bodies))
+    is_point = isinstance(value, tree.ValueList) and value.brackets == "()"
+    return all_names(value) if is_point or isinstance(value, tree.Matrix) else frozenset()
+
+
+def _has_assignments(*sides: Value) -> bool:
+    """Whether one of the sides names its coordinates: ``x = t, y = 2t``."""
+    names = [assignments_by_name(side) for side in sides if isinstance(side, tree.ValueList)]
+    return any(side and all(name[0] in _COORDINATES for name in side) for side in names)
 
 
 def _unknown_functions(value: Value) -> frozenset[str]:

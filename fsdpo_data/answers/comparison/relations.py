@@ -568,6 +568,8 @@ def _is_natural_domain(head: Value | None, body: Node, condition: Value) -> bool
     Examples are ``x != 0`` for ``1/x`` and ``x >= 1`` for ``sqrt(x - 1)``.
     """
     if isinstance(condition, SetMembership):
+        if condition.right in (Sym("NN"), Sym("NN+")) and isinstance(condition.left, Sym):
+            return _is_sequence(head, condition.left)
         return condition.right == Sym("RR") and condition.left in walk(body)
     if not isinstance(condition, Relation) or len(condition.ops) != 1:
         return False
@@ -576,7 +578,7 @@ def _is_natural_domain(head: Value | None, body: Node, condition: Value) -> bool
     if not (isinstance(name, Sym) and name.name in free_symbols(body) and op in INEQUALITY_OPS):
         return False
     if op == ">=" and bound in (Num(Fraction(0)), Num(Fraction(1))) and isinstance(head, Sym):
-        return head.name.endswith(f"_{name.name}")  # the first index of a sequence
+        return _is_sequence(head, name)
     excluded = list(plus_minus_values(bound)) if op in ("!=", "<", ">") else []
     if op != "!=" and isinstance(bound, Num):
         direction = 1 if op.startswith(">") else -1
@@ -590,6 +592,11 @@ def _is_natural_domain(head: Value | None, body: Node, condition: Value) -> bool
         except UndefinedValueError:
             continue
     return bool(excluded)
+
+
+def _is_sequence(head: Value | None, index: Sym) -> bool:
+    """Whether the left side of a definition is a sequence with this index, such as ``a_n``."""
+    return isinstance(head, Sym) and head.name.endswith(f"_{index.name}")
 
 
 def square_out(relation: Relation) -> Relation:

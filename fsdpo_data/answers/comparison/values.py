@@ -6,7 +6,7 @@ from typing import Self
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
-from fsdpo_data.answers.comparison import families, relations
+from fsdpo_data.answers.comparison import relations
 from fsdpo_data.answers.comparison.expressions import (
     are_equal_solutions,
     constant_ratio_sign,
@@ -24,8 +24,10 @@ from fsdpo_data.answers.comparison.lists import (
     named_items,
 )
 from fsdpo_data.answers.comparison.notations import are_equal_times
-from fsdpo_data.answers.comparison.parametric_points import are_equal_point_sets
-from fsdpo_data.answers.comparison.periodic_sets import are_equal_periodic_sets
+from fsdpo_data.answers.comparison.periodic_sets import (
+    are_equal_periodic_sets,
+    residue_with_modulus,
+)
 from fsdpo_data.answers.comparison.piecewise import are_equal_by_cases
 from fsdpo_data.answers.comparison.real_set_parser import parse_real_set
 from fsdpo_data.answers.comparison.real_sets import NotASetError, are_equal_sets
@@ -86,9 +88,7 @@ class AnswerComparer:
         """
         if isinstance(gold, tree.Words) or isinstance(answer, tree.Words):
             return False  # equivalence.py compares words
-        if gold == answer or self._is_equal_by_type(gold, answer):
-            return True
-        return self._container is Container.NONE and are_equal_point_sets(gold, answer)
+        return gold == answer or self._is_equal_by_type(gold, answer)
 
     def _is_equal_by_type(self, gold: Value, answer: Value) -> bool:
         """Compare two values that are not words, by their types."""
@@ -160,7 +160,6 @@ class AnswerComparer:
             is_in_unordered_collection=self._container is Container.UNORDERED,
             is_complete_answer=self._container is Container.NONE,
             is_part=self._container is Container.ORDERED,
-            are_equal_values=self.is_equal,
         )
         return scalars.is_equal(gold, answer)
 
@@ -350,12 +349,12 @@ class AnswerComparer:
         return all(self.is_equal(gold, result) for result in results)
 
     def _compare_sets(self, gold: Value, answer: Value) -> bool:
-        """Compare two values as sets of reals; as families if one is not a set of reals."""
+        """Compare two values as sets of reals."""
         try:
             gold_set = parse_real_set(gold, self.budget)
             answer_set = parse_real_set(answer, self.budget)
         except NotASetError:
-            return families.are_equal_families(gold, answer, self.is_equal, self.budget)
+            return False
         has_both_variables = gold_set.variable and answer_set.variable
         if has_both_variables and gold_set.variable != answer_set.variable:
             return False
@@ -443,6 +442,4 @@ def _have_same_multiplicities(
 
 def _has_residue_class(value: Value, other: Value) -> bool:
     """Whether ``value`` is a congruence and ``other`` may be one."""
-    if not families.residue_with_modulus(value):
-        return False
-    return is_statement(other) or families.parse_family(other) is not None
+    return residue_with_modulus(value) is not None and is_statement(other)

@@ -47,13 +47,7 @@ from fsdpo_data.answers.parsing.read import read_answer
         ("No solution : $\\oslash$", r"\varnothing", r"\text{all real numbers}"),
         (r"x = 2 \text{ (mod 5)}", r"x\equiv 2\pmod 5", r"x\equiv 3\pmod 5"),
         (r"\text{Yes}", r"\text{Yes, it is}", r"\text{No, wait: yes}"),
-        # Points over parameters, and curves as sets of points.
-        ("(1,2)+t(3,4)", "x=4+3s, y=6+4s", "x=4+3s, y=6+5s"),
-        ("(1,2)+t(3,4)", "(1,2)-s(6,8)", "(1,2)+s(3,-4)"),
-        ("x=1+t, y=2-t", "x=t, y=3-t", "x=t, y=2-t"),
-        (r"(1,2,3)+t(4,5,6)", r"\frac{x-1}{4}=\frac{y-2}{5}=\frac{z-3}{6}", "x-1=y-2=z-3"),
-        (r"(1,-1)+t(2,0)", r"\begin{pmatrix}3\\-1\end{pmatrix}+s\begin{pmatrix}1\\0\end{pmatrix}",
-         r"\begin{pmatrix}3\\1\end{pmatrix}+s\begin{pmatrix}1\\0\end{pmatrix}"),
+        # Points, and curves as sets of points.
         ("(4t,2t)", "(2t+2t,2t)", "(2t,t)"),
         ("(4,6)", "(1,2)+(3,4)", "(1,2)(3,4)"),
         ("(1,2),(3,4)", "x=1,y=2; x=3,y=4", "x=2,y=1; x=3,y=4"),
@@ -119,3 +113,35 @@ def test_a_numbered_heading_is_not_an_answer_after_hashes():
     gold = read_answer("18")
     assert grade_response(gold, "#### 4. Solve for S\nThus S = 18.").status == "correct"
     assert grade_response(gold, "So S = 4.\n#### 18").status == "correct"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answers"),
+    [
+        ("(1,2)+t(3,4)", ["x=4+3s, y=6+4s", "x=4+3s, y=6+5s", "(1,2)-s(6,8)", "(1,2)+s(3,-4)"]),
+        ("x=1+t, y=2-t", ["x=t, y=3-t", "x=t, y=2-t"]),
+        (r"(1,2,3)+t(4,5,6)", [r"\frac{x-1}{4}=\frac{y-2}{5}=\frac{z-3}{6}", "x-1=y-2=z-3"]),
+        (r"(k\pi, 0), k \in \mathbb{Z}", [r"(n\pi+\pi, 0), n \in \mathbb{Z}"]),
+        (r"\{2k \mid k \in \mathbb{Z}\}", [r"\{2k \mid k \in \mathbb{N}\}"]),
+        ("4k+1", ["4m+1", "4m-3"]),
+        (r"y=(c_1x+c_2)^2", [r"y=(Ax+B)^2"]),
+    ],
+)
+def test_families_over_other_parameters_are_undecided(gold, answers):
+    for answer in answers:
+        assert compare_answers(gold, answer).status == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "expected"),
+    [
+        (r"(k\pi, 0), k \in \mathbb{Z}", r"(n\pi, 0), n \in \mathbb{Z}", "correct"),
+        ("a_n = 2n+1", r"a_n = 2n+1, n \in \mathbb{N}^*", "correct"),
+        ("a_n = 2n+1", r"a_n = 2n-1, n \in \mathbb{N}^*", "incorrect"),
+        (r"x=k\pi, k \in \mathbb{Z}", r"x=2k\pi, k \in \mathbb{Z}", "incorrect"),
+        (r"x=k\pi, k \in \mathbb{Z}", r"x=\pi", "incorrect"),
+        ("(2a, 3b)", "(2a, 4b)", "incorrect"),
+    ],
+)
+def test_families_over_one_parameter_are_compared(gold, answer, expected):
+    assert compare_answers(gold, answer).status == expected
