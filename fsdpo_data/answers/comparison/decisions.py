@@ -10,11 +10,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 from fsdpo_data.answers import VerdictStatus, tree
-from fsdpo_data.answers.comparison.periodic_sets import (
-    PARAMETERS,
-    compare_periodic_sets,
-    parameter_names,
-)
+from fsdpo_data.answers.comparison.periodic_sets import compare_periodic_sets, parameter_names
 from fsdpo_data.answers.comparison.relations import (
     all_names,
     assignments_by_name,
@@ -24,6 +20,7 @@ from fsdpo_data.answers.comparison.relations import (
 )
 from fsdpo_data.answers.comparison.symbols import free_symbols, indexed_names
 from fsdpo_data.answers.comparison.values import AnswerComparer
+from fsdpo_data.answers.comparison.windows import INTEGER_NAMES
 from fsdpo_data.answers.lexicon.units import PERCENT, is_currency
 from fsdpo_data.answers.parsing.prose import are_different_words, is_known_word, plain_words
 from fsdpo_data.answers.parsing.read import (
@@ -165,7 +162,7 @@ def _unclear_parameter(gold: Value, answer: Value, comparer: AnswerComparer) -> 
         return f"the points over {min(letters[0])}"
     sides = [without_domain_condition(side) for side in (gold, answer)]
     has_domain = any(map(parameter_names, sides))
-    names = [all_names(side) & PARAMETERS | parameter_names(side) for side in sides]
+    names = [all_names(side) & INTEGER_NAMES | parameter_names(side) for side in sides]
     if not all(names) or not (has_domain or names[0].isdisjoint(names[1])):
         return ""
     is_compared = compare_periodic_sets(gold, answer, comparer.budget) is not None

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache, partial
-from itertools import combinations, islice
-from math import isqrt
+from itertools import islice
 from typing import NamedTuple
 
 from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
@@ -26,6 +25,7 @@ from fsdpo_data.answers.comparison.symbols import (
     integer_symbols,
     unevaluated_operators,
 )
+from fsdpo_data.answers.comparison.windows import INTEGER_NAMES, breakpoints, window
 from fsdpo_data.answers.lexicon.numbers import (
     MIN_DIGITS_OTHER,
     is_close_to_gold,
@@ -45,7 +45,6 @@ from fsdpo_data.answers.tree import (
     multiply,
     negate,
     substitute,
-    walk,
 )
 
 #: Fixed points at which expressions with symbols are compared, in this order.
@@ -68,15 +67,7 @@ _MAX_CONSTANT_OPERATIONS = 100_000
 _MAX_BINARY_EXPONENT = 100_000
 #: First letters of unknowns; dividing an equation by an unknown would change its solutions.
 _UNKNOWNS = frozenset("xyztuvwnk")
-_INTEGER_NAMES = frozenset("nmkNpq")  #: Names of integer symbols in expressions with steps.
 _MAX_WINDOW_SYMBOLS = 2  #: Most symbols of expressions that are compared in a window.
-_MAX_WINDOW_INTEGER = 20  #: Largest whole number of a window without constants.
-_BREAKPOINT_DISTANCES = (
-    Fraction(-1, 2),
-    Fraction(0),
-    Fraction(1, 2),
-)  #: Distances around a breakpoint.
-_MAX_WINDOW_CONSTANTS = 4  #: Most constants with numbers of the window near them.
 _MIN_WINDOW_POINTS = 10  #: Fewest whole numbers that make two expressions equal.
 _WINDOW_OPERATIONS = 40_000  #: Operations that the comparison in a window may use.
 
@@ -258,12 +249,12 @@ def compare_in_window(left: Node, right: Node) -> bool | None:
     names = sorted(free_symbols(left) | free_symbols(right))
     if not 0 < len(names) <= _MAX_WINDOW_SYMBOLS:
         return None
-    are_integers = _INTEGER_NAMES.issuperset(names)
+    are_integers = INTEGER_NAMES.issuperset(names)
     budget = Budget(_WINDOW_OPERATIONS)
     n_compared = 0
     with suppress(BudgetExceededError):
         for name in names:
-            for number in _window(left, right, are_integers=are_integers):
+            for number in window(breakpoints(left, right), are_integers=are_integers):
                 values = {name: Num(number)}
                 left_side = substitute(left, values)
                 right_side = substitute(right, values)
@@ -278,44 +269,6 @@ def compare_in_window(left: Node, right: Node) -> bool | None:
                         return False
                     n_compared += 1
     return True if are_integers and n_compared >= _MIN_WINDOW_POINTS else None
-
-
-def _window(left: Node, right: Node, *, are_integers: bool) -> list[Fraction]:
-    """Return the numbers at which a symbol of two expressions is compared.
-
-    They lie around every number at which a floor, an absolute value or a maximum may change: a
-    constant of one of the sides, a combination of two constants, or a root of one.
-    """
-    constants = {
-        abs(part.value)
-        for node in (left, right)
-        for part in walk(node)
-        if isinstance(part, Num) and part.value != 0
-    }
-    centers = _breakpoints(sorted(constants)[:_MAX_WINDOW_CONSTANTS])
-    far = 10 * max(centers, default=Fraction(1))
-    if are_integers:
-        near = {int(center) + distance for center in centers for distance in (-1, 0, 1, 2)}
-        integers = [*range(1, _MAX_WINDOW_INTEGER + 1), *sorted(near), int(far)]
-        return [Fraction(number) for number in dict.fromkeys(integers) if number > 0]
-    numbers = [Fraction(half, 2) for half in range(-6, 10)]
-    numbers += [
-        sign * center + distance
-        for center in centers
-        for sign in (1, -1)
-        for distance in _BREAKPOINT_DISTANCES
-    ]
-    return list(dict.fromkeys([*numbers, far, -far]))
-
-
-def _breakpoints(constants: Sequence[Fraction]) -> list[Fraction]:
-    """Return the constants, and what two of them give: sums, products, quotients, and roots."""
-    centers = [*constants]
-    centers += [2 * constant for constant in constants]
-    centers += [Fraction(isqrt(int(constant))) for constant in constants if constant > 1]
-    for left, right in combinations(constants, 2):
-        centers += [left * right, left / right, right / left, left + right, right - left]
-    return list(dict.fromkeys(centers))
 
 
 def _values_at_points(

@@ -19,11 +19,10 @@ from fsdpo_data.answers.comparison.mpmath_functions import (
 )
 from fsdpo_data.answers.comparison.numeric import Evaluator
 from fsdpo_data.answers.comparison.symbols import free_symbols
+from fsdpo_data.answers.comparison.windows import INTEGER_NAMES
 from fsdpo_data.answers.lexicon.units import DEGREE
 from fsdpo_data.answers.tree import Node, Value
 
-#: Names of a whole number, over which a family of values runs.
-PARAMETERS = frozenset("knmlj")
 _DOMAINS = frozenset(("ZZ", "NN", "NN+"))  #: Sets over which a whole number runs.
 _MAX_COPIES = 60  #: Most copies of a piece in the common period.
 _MAX_DENOMINATOR = 24  #: Largest denominator of the ratio of two periods.
@@ -172,7 +171,7 @@ def _parse_periodic_set(value: Value, budget: Budget) -> PeriodicSet:
     names = {part.left.name for part in domains if part.right == tree.Sym("ZZ")}  # type: ignore[union-attr]
     if len(names) < len(domains):
         raise _NotPeriodicError
-    reader = _PieceReader(frozenset(names) or PARAMETERS, budget)
+    reader = _PieceReader(frozenset(names) or INTEGER_NAMES, budget)
     for statement in _with_common_modulus(statements):
         reader.read(statement)
     pieces = tuple(reader.pieces)

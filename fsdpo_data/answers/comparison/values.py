@@ -105,7 +105,7 @@ class AnswerComparer:
             are_equal = self._compare_statements(gold, answer)
             return are_equal or are_equal_periodic_sets(gold, answer, self.budget)
         if isinstance(gold, tree.Piecewise) or isinstance(answer, tree.Piecewise):
-            return self._compare_piecewise(gold, answer)
+            return are_equal_by_cases(gold, answer, self.budget)
         if signs := independent_signs(gold, answer):
             return self._compare_collections(*signs)
         gold = expand_plus_minus(gold)
@@ -114,43 +114,6 @@ class AnswerComparer:
         if isinstance(gold, collection) or isinstance(answer, collection):
             return self._compare_collections(gold, answer)
         return self._compare_scalars(gold, answer)
-
-    def _compare_piecewise(self, gold: Value, answer: Value) -> bool:
-        """Compare two functions by cases, in any order of the cases.
-
-        "Otherwise" matches any condition that its own side does not state. Functions with other
-        cases are compared on a window of their variable.
-        """
-        if not (isinstance(gold, tree.Piecewise) and isinstance(answer, tree.Piecewise)):
-            return are_equal_by_cases(gold, answer, self.budget)
-        gold_conditions = [condition for _, condition in gold.branches if condition]
-        answer_conditions = [condition for _, condition in answer.branches if condition]
-
-        def is_equal_branch(gold_branch: tree.Branch, answer_branch: tree.Branch) -> bool:
-            """Whether two branches have equal values under equal conditions."""
-            gold_value, gold_condition = gold_branch
-            answer_value, answer_condition = answer_branch
-            if not self.is_equal(gold_value, answer_value):
-                return False
-            if gold_condition and answer_condition:
-                if gold_condition == answer_condition:
-                    return True
-                return self.is_equal(gold_condition, answer_condition)
-            if gold_condition:
-                return not self._contains(answer_conditions, gold_condition)
-            if answer_condition:
-                return not self._contains(gold_conditions, answer_condition)
-            return True
-
-        if len(gold.branches) == len(answer.branches) and have_same_members(
-            gold.branches, answer.branches, is_equal_branch
-        ):
-            return True
-        return are_equal_by_cases(gold, answer, self.budget)
-
-    def _contains(self, conditions: list[Value], condition: Value) -> bool:
-        """Whether one of ``conditions`` is equal to ``condition``."""
-        return any(other == condition or self.is_equal(other, condition) for other in conditions)
 
     def _compare_scalars(self, gold: Value, answer: Value) -> bool:
         """Compare two single values: numbers in a base, ratios, quantities or expressions."""
