@@ -86,7 +86,7 @@ def decide_by_readings(
         are_equal = [comparer.is_equal(form, answer.value) for form in gold.forms]
         if all(are_equal):
             return Decision("correct", "forms")
-        if not any(are_equal) and not answer.unread:
+        if not any(are_equal) and not answer.unread and not isinstance(answer.value, Words):
             return Decision("incorrect", rule)
     if gold.dimensions and answer.dimensions:
         return Decision("incorrect", rule)
@@ -149,10 +149,17 @@ def _unclear_names(gold: Value, answer: Value) -> str:
         is_other_value = not isinstance(other, tree.Sym | Words)
         if isinstance(value, tree.Sym) and is_other_value and value.name not in _names(other):
             return f"the {side}: the name {value.name}"
+        if isinstance(value, tree.ValueList | tree.Matrix) and _may_be_vector(other):
+            return f"the {side}: its unit vectors"
         words = _unknown_words(value)
         if words and (_names(value) or _names(other)):
             return f"the {side}: “{' '.join(words)}”"
     return ""
+
+
+def _may_be_vector(value: Value) -> bool:
+    """Whether letters of an expression may be the unit vectors i and j."""
+    return tree.is_node(value) and {tree.Const("i"), tree.Sym("j")}.issubset(tree.walk(value))
 
 
 def _unclear_parameter(gold: Value, answer: Value, comparer: AnswerComparer) -> str:

@@ -109,9 +109,6 @@ class ResidueEvaluator:
         return pow(base, exponent, self.prime)
 
     def _call_residue(self, node: Call) -> int:
-        if node.name == "deg":
-            degree = self.value(Const("pi")) * self._inverse(180)
-            return self.value(node.args[0]) * degree % self.prime
         if node.name == "mod" and (remainder := integer_value(node)) is not None:
             return remainder % self.prime
         if node.name in ("factorial", "binom", "perm"):

@@ -14,7 +14,7 @@ from fsdpo_data.answers.lexicon.vocabulary import contains_any, has_foreign_scri
 from fsdpo_data.answers.lexicon.words import DATE_OR_TIME_MARKERS, SMALL_NUMBERS, read_date_or_time
 from fsdpo_data.answers.parsing.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, tokenize
-from fsdpo_data.answers.parsing.parser import parse_answer, vector_components, with_unit_vectors
+from fsdpo_data.answers.parsing.parser import parse_answer, vector_components
 from fsdpo_data.answers.parsing.prose import (
     UNDETERMINED,
     is_name_with_suffix,
@@ -479,9 +479,6 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
         return (value, Sym(number_set[1] * 2))
     if is_node(value) and _PATTERNS["python_complex"].fullmatch(cleaned):
         return (value, substitute(value, {"j": Const("i")}))
-    is_vector = _PATTERNS["plain_vector"].fullmatch(cleaned) and "i" in cleaned and "j" in cleaned
-    if is_vector and is_node(value):
-        return (value, vector_components(with_unit_vectors(value)))
     if point := _PATTERNS["labelled_point"].fullmatch(cleaned):
         return _labelled_point(cleaned, point, value)
     return (value, *_read_without_context(cleaned))

@@ -53,7 +53,6 @@ from fsdpo_data.answers.parsing.read import read_answer
         ("(1,2),(3,4)", "x=1,y=2; x=3,y=4", "x=2,y=1; x=3,y=4"),
         ("(1,2),(3,4)", r"\{(x,y)\}=\{(3,4),(1,2)\}", r"\{(x,y)\}=\{(1,2)\}"),
         ("x^2+y^2=25", r"\left\{(x,y): x^2+y^2=25\right\}", r"\{(x,y): x^2+y^2<25\}"),
-        (r"\begin{pmatrix}1\\2\end{pmatrix}", "i+2j", "2i+j"),
         # Sets of numbers without a variable.
         (r"[5,\infty)", "at least 5", "more than 5"),
         (r"(-\infty,6]", "6 or fewer", "6 or more"),
@@ -86,9 +85,6 @@ from fsdpo_data.answers.parsing.read import read_answer
         ("4343_6", "4343 in base six", "4343 in base seven"),
         (r"\sqrt6", "√6 (≈ 2.45)", "√7 (≈ 2.65)"),
         # Times.
-        ("14:55", "five minutes to three in the afternoon",
-         "five minutes past three in the afternoon"),
-        ("2:30 PM", "half past two in the afternoon", "half past two in the morning"),
         ("14:55", "14 h 55 min", "15 h 55 min"),
         ("Function", "a function", "not a function"),
         # Rates, and signs that do not depend on each other.
@@ -130,6 +126,20 @@ def test_a_numbered_heading_is_not_an_answer_after_hashes():
 def test_families_over_other_parameters_are_undecided(gold, answers):
     for answer in answers:
         assert compare_answers(gold, answer).status == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        ("2:30 PM", "half past two in the afternoon"),
+        ("14:55", "five minutes to three in the afternoon"),
+        ("(1,2)", "i+2j"),
+        (r"\begin{pmatrix}1\\2\end{pmatrix}", "2j+i"),
+        ("1.5", "one point five"),
+    ],
+)
+def test_other_forms_that_are_not_read_are_undecided(gold, answer):
+    assert compare_answers(gold, answer).status == "undecided"
 
 
 @pytest.mark.parametrize(
