@@ -10,15 +10,15 @@ from itertools import permutations
 from typing import NamedTuple
 
 from fsdpo_data.answers import VerdictStatus, tree
+from fsdpo_data.answers.comparison.assignments import assignments_by_name, is_function_name
 from fsdpo_data.answers.comparison.periodic_sets import compare_periodic_sets, parameter_names
-from fsdpo_data.answers.comparison.relations import (
+from fsdpo_data.answers.comparison.relations import without_domain_condition
+from fsdpo_data.answers.comparison.symbols import (
     all_names,
-    assignments_by_name,
-    is_function_name,
+    free_symbols,
+    indexed_names,
     rename_symbols,
-    without_domain_condition,
 )
-from fsdpo_data.answers.comparison.symbols import free_symbols, indexed_names
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.comparison.windows import INTEGER_NAMES
 from fsdpo_data.answers.lexicon.units import PERCENT, is_currency
@@ -149,12 +149,24 @@ def _unclear_names(gold: Value, answer: Value) -> str:
         is_other_value = not isinstance(other, tree.Sym | Words)
         if isinstance(value, tree.Sym) and is_other_value and value.name not in _names(other):
             return f"the {side}: the name {value.name}"
+        if applied := (_applied_names(value) - _applied_names(other)) & all_names(other):
+            return f"the {side}: the argument of {min(applied)}"
         if isinstance(value, tree.ValueList | tree.Matrix) and _may_be_vector(other):
             return f"the {side}: its unit vectors"
         words = _unknown_words(value)
         if words and (_names(value) or _names(other)):
             return f"the {side}: “{' '.join(words)}”"
     return ""
+
+
+def _applied_names(value: Value) -> frozenset[str]:
+    """Return the functions in an equation that defines none, as y in ``y'(t) + y(t) = 0``."""
+    is_equation = isinstance(value, tree.Relation) and not isinstance(value.parts[0], tree.Call)
+    sides = value.parts if isinstance(value, tree.Relation) and is_equation else ()
+    parts = [part for side in sides if tree.is_node(side) for part in tree.walk(side)]
+    return frozenset(
+        part.name for part in parts if isinstance(part, tree.Call) and is_function_name(part.name)
+    )
 
 
 def _may_be_vector(value: Value) -> bool:

@@ -6,7 +6,7 @@ from typing import Self
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
-from fsdpo_data.answers.comparison import relations
+from fsdpo_data.answers.comparison import assignments, points, relations
 from fsdpo_data.answers.comparison.expressions import (
     are_equal_solutions,
     constant_ratio_sign,
@@ -97,10 +97,10 @@ class AnswerComparer:
         gold = relations.insert_definitions(relations.without_domain_condition(gold))
         answer = relations.insert_definitions(relations.without_domain_condition(answer))
         answer = relations.rename_argument(relations.expand_equalities(answer, gold), gold)
-        gold, answer = map(relations.assigned_points, (gold, answer))
-        gold, answer = relations.sort_coordinates(gold, answer)
+        gold, answer = map(points.assigned_points, (gold, answer))
+        gold, answer = points.sort_coordinates(gold, answer)
         if isinstance(gold, tree.Relation) or isinstance(answer, tree.Relation):
-            gold, answer = map(relations.equation_of_points, (gold, answer))
+            gold, answer = map(points.equation_of_points, (gold, answer))
         if is_statement(gold) or is_statement(answer):
             are_equal = self._compare_statements(gold, answer)
             return are_equal or are_equal_periodic_sets(gold, answer, self.budget)
@@ -154,12 +154,12 @@ class AnswerComparer:
         """Compare a tuple or an interval with another list."""
         if not brackets_agree(gold.brackets, answer.brackets, len(gold.items)):
             return False
-        gold_assignments = relations.assignments_by_name(gold)
-        assignments = relations.assignments_by_name(answer)
-        if gold_assignments and assignments:
-            return self._compare_by_name(gold_assignments, assignments)
+        gold_assignments = assignments.assignments_by_name(gold)
+        answer_assignments = assignments.assignments_by_name(answer)
+        if gold_assignments and answer_assignments:
+            return self._compare_by_name(gold_assignments, answer_assignments)
         # "y = 2, x = 1" is an answer for (1, 2).
-        values = tuple(assignments[name] for name in sorted(assignments))
+        values = tuple(answer_assignments[name] for name in sorted(answer_assignments))
         items = self._inside(Container.ORDERED)
         return items._compare_in_order(gold.items, values or answer.items)
 
@@ -172,22 +172,20 @@ class AnswerComparer:
 
     def _compare_lists(self, gold: tree.ValueList, answer: tree.ValueList) -> bool:
         """Compare two lists by name if their items are assignments, else in any order."""
-        gold_assignments = relations.assignments_by_name(gold)
-        answer_assignments = relations.assignments_by_name(answer)
+        gold_assignments = assignments.assignments_by_name(gold)
+        answer_assignments = assignments.assignments_by_name(answer)
         if gold_assignments and gold_assignments.keys() == answer_assignments.keys():
             return self._compare_by_name(gold_assignments, answer_assignments)
-        assignments = gold_assignments
-        if not assignments and gold.brackets == "":
-            assignments = answer_assignments
+        named = gold_assignments
+        if not named and gold.brackets == "":
+            named = answer_assignments
         # Numbered roots, such as x_1 and x_2, have no order. This also covers plain lists.
-        names_gold = any(map(relations.name_of, gold.items))
-        if all(map(relations.is_numbered_root, assignments)) or (
-            names_gold and not gold_assignments
-        ):
+        names_gold = any(map(assignments.name_of, gold.items))
+        if all(map(assignments.is_numbered_root, named)) or (names_gold and not gold_assignments):
             return self._compare_unordered_lists(gold, answer)
         if not gold_assignments:
             # The gold lists bare values, in the order of the assignments or of their names.
-            orders = (assignments.values(), (assignments[name] for name in sorted(assignments)))
+            orders = (named.values(), (named[name] for name in sorted(named)))
             return any(self._compare_in_order(gold.items, tuple(order)) for order in orders)
         if any(isinstance(item, tree.Relation) for item in answer.items):
             return False
@@ -204,22 +202,22 @@ class AnswerComparer:
             return False
         if not (_has_equation(gold_items) and _has_equation(answer_items)):
             gold_items = tuple(map(self._result_of, gold_items))
-            answer_items = tuple(map(relations.value_of, answer_items))
+            answer_items = tuple(map(assignments.value_of, answer_items))
         return self._compare_unordered(gold_items, answer_items)
 
     @staticmethod
     def _result_of(item: Value) -> Value:
         """Return the value of an item of a gold; "a + b = 5" is an equation, not the way to 5."""
-        return item if relations.is_open_equation(item) else relations.value_of(item)
+        return item if assignments.is_open_equation(item) else assignments.value_of(item)
 
     def _is_equal_item(self, gold: Value, answer: Value) -> bool:
         """Compare two items of unordered lists; names count if both items have one."""
         members = self._inside(Container.UNORDERED)
-        names = [relations.name_of(item) for item in (gold, answer)]
+        names = [assignments.name_of(item) for item in (gold, answer)]
         if names[0] is None or names[1] is None:
             return members.is_equal(gold, answer)
-        values = [relations.value_of(item) for item in (gold, answer)]
-        return relations.are_same_names(names[0], names[1]) and members.is_equal(*values)
+        values = [assignments.value_of(item) for item in (gold, answer)]
+        return assignments.are_same_names(names[0], names[1]) and members.is_equal(*values)
 
     def _compare_list_with_value(self, gold: Value, answer: Value) -> bool:
         """Compare a list with a single value.
@@ -283,20 +281,20 @@ class AnswerComparer:
         if not is_statement(gold):
             return self._compare_with_chain(gold, answer)
         if not is_statement(answer):
-            if relations.states_antiderivative(gold) and isinstance(gold, tree.Relation):
+            if assignments.states_antiderivative(gold) and isinstance(gold, tree.Relation):
                 return self.is_equal(gold.parts[-1], answer)
             if isinstance(gold, tree.Relation) and isinstance(gold.parts[-1], tree.Matrix):
                 return gold.ops == ("=",) and self._compare_matrices(gold.parts[-1], answer)
-            if relations.is_rounded_calculation(gold):
+            if assignments.is_rounded_calculation(gold):
                 return any(self.is_equal(part, answer) for part in gold.parts)
-            has_name = relations.has_named_left_side(gold)
+            has_name = assignments.has_named_left_side(gold)
             defines_value = has_name or isinstance(gold, tree.SetMembership)
-            values = relations.assigned_values(gold) if defines_value else None
+            values = assignments.assigned_values(gold) if defines_value else None
             return values is not None and self.is_equal(values[-1], answer)
-        values = relations.assigned_values(answer)
+        values = assignments.assigned_values(answer)
         if values is not None and self.is_equal(gold, values[-1]):
             return True
-        values = relations.assigned_values(gold)
+        values = assignments.assigned_values(gold)
         if values is not None and self.is_equal(answer, values[-1]):
             return True
         parts = self._as_parts() if isinstance(gold, tree.ValueList) else self
@@ -304,7 +302,7 @@ class AnswerComparer:
 
     def _compare_with_chain(self, gold: Value, answer: Value) -> bool:
         """Compare a plain gold with an answer such as ``x = 2 · 3 = 6``."""
-        results = relations.chain_result(answer, gold)
+        results = assignments.chain_result(answer, gold)
         if results is None:
             return False
         if isinstance(answer, tree.Relation) and "~" in answer.ops:
@@ -342,9 +340,9 @@ class AnswerComparer:
         sides = self if isinstance(gold.parts[0], tree.Sym | tree.Call) else self._as_parts()
         if sides._compare_in_order(gold.parts, answer.parts):
             return True
-        if relations.is_constant_assignment(gold) and relations.is_constant_assignment(answer):
+        if assignments.is_constant_assignment(gold) and assignments.is_constant_assignment(answer):
             return False
-        if relations.states_result(gold) and relations.states_result(answer):
+        if assignments.states_result(gold) and assignments.states_result(answer):
             return sides._compare_results(gold, answer)
         differences = relations.side_differences(*map(relations.square_out, (gold, answer)))
         if differences is None:
@@ -360,19 +358,13 @@ class AnswerComparer:
         ):
             return True
         renamed = relations.with_common_constant(left, right)
-        if renamed is not None and constant_ratio_sign(left, renamed, self.budget):
-            return True
-        differences = relations.without_arguments(left, right)
-        if differences is None:
-            return False
-        left, right = differences
-        return constant_ratio_sign(left, right, self.budget) != 0
+        return renamed is not None and constant_ratio_sign(left, renamed, self.budget) != 0
 
     def _compare_results(self, gold: tree.Relation, answer: tree.Relation) -> bool:
         """Compare two calculations by their results; both must be true."""
         if not self.is_equal(gold.parts[-1], answer.parts[-1]):
             return False
-        if relations.states_antiderivative(gold):
+        if assignments.states_antiderivative(gold):
             return self.is_equal(gold.parts[0], answer.parts[0])
         return all(self.is_equal(side.parts[0], side.parts[-1]) for side in (gold, answer))
 

@@ -136,6 +136,8 @@ def test_families_over_other_parameters_are_undecided(gold, answers):
         ("(1,2)", "i+2j"),
         (r"\begin{pmatrix}1\\2\end{pmatrix}", "2j+i"),
         ("1.5", "one point five"),
+        ("y''(t)+y(t)=0", "y''+y=0"),
+        ("y''+2y=0", "y''(t)+y(t)=0"),
     ],
 )
 def test_other_forms_that_are_not_read_are_undecided(gold, answer):
