@@ -42,7 +42,8 @@ def _are_equal_in_window(sides: tuple[Value, Value], budget: Budget) -> bool:
         raise _UnreadCasesError
     [name] = names
     n_compared = 0
-    for number in _window(name, values, bounds, conditions):
+    has_start = all(map(_states_start, sides))
+    for number in _window(name, values, bounds, conditions, has_start=has_start):
         try:
             left, right = (_value_at(side, name, number, budget) for side in sides)
             if (left is None) != (right is None):
@@ -83,14 +84,33 @@ def _operands(condition: Value) -> list[Node]:
     return nodes
 
 
+def _states_start(side: Value) -> bool:
+    """Whether all cases of a function have a condition with two bounds, or with a lower one."""
+    return all(
+        isinstance(condition, tree.Relation)
+        and (len(condition.ops) > 1 or condition.ops[0] in (">", ">=", "="))
+        for _, condition in _branches(side)
+    )
+
+
 def _window(
-    name: str, values: list[Node], bounds: list[Node], conditions: list[Value]
+    name: str, values: list[Node], bounds: list[Node], conditions: list[Value], *, has_start: bool
 ) -> list[Node]:
-    """Return the numbers at which two functions are compared."""
+    """Return the numbers at which two functions are compared.
+
+    A sequence starts at 1, unless both sides state where it starts (``has_start``).
+    """
     has_parity = any(isinstance(condition, tree.Quantity) for condition in conditions)
     centers = breakpoints(*values)
     centers += [bound.value for bound in bounds if isinstance(bound, Num)]
     numbers = window(centers, are_integers=has_parity or name in INTEGER_NAMES)
+    if has_start:
+        numbers += [
+            bound.value + distance
+            for bound in bounds
+            if isinstance(bound, Num)
+            for distance in (-1, 0)
+        ]
     other_bounds = [bound for bound in bounds if not isinstance(bound, Num | tree.Sym)]
     near_bounds = [
         tree.add([bound, Num(distance)])
