@@ -62,12 +62,12 @@ def _reason_by_form(change: Change) -> str:
     if change.kind == "relation" and _JOINED.sub(",", gold) == _JOINED.sub(",", text):
         return "models write “and” and “or” between the values of one unknown alike"
     pairs = enumerate(zip(gold, text, strict=False))
-    place = next((index for index, (old, new) in pairs if old != new), len(text))
+    start = next((index for index, (old, new) in pairs if old != new), len(text))
     is_by_cases = "\\begin{cases}" in gold or "\\begin{array}{rll}" in gold
-    is_start = re.search(r"&\s*-?[\d.]+\s*$", gold[:place])  # of the domain: 0 <= x <= 5
+    is_start = re.search(r"&\s*-?[\d.]+\s*$", gold[:start])  # of the domain: 0 <= x <= 5
     if change.kind == "relation" and is_by_cases and "neq" not in text and not is_start:
         return "the function is continuous where its cases meet"
-    if change.kind == "sign" and re.match(r"[+-][^-+,=]*[kn]", gold[place:]):
+    if change.kind == "sign" and re.match(r"[+-][^-+,=]*[kn]", gold[start:]):
         return "an integer parameter runs over both signs"
     if change.kind == "dropped part" and _INTEGERS.search(gold) and not _INTEGERS.search(text):
         return "a parameter runs over the integers if nothing else is said"

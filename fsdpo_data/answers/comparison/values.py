@@ -176,16 +176,21 @@ class AnswerComparer:
         answer_assignments = assignments.assignments_by_name(answer)
         if gold_assignments and gold_assignments.keys() == answer_assignments.keys():
             return self._compare_by_name(gold_assignments, answer_assignments)
-        named = gold_assignments
-        if not named and gold.brackets == "":
-            named = answer_assignments
+        values_by_name = gold_assignments
+        if not values_by_name and gold.brackets == "":
+            values_by_name = answer_assignments
         # Numbered roots, such as x_1 and x_2, have no order. This also covers plain lists.
         names_gold = any(map(assignments.name_of, gold.items))
-        if all(map(assignments.is_numbered_root, named)) or (names_gold and not gold_assignments):
+        if all(map(assignments.is_numbered_root, values_by_name)) or (
+            names_gold and not gold_assignments
+        ):
             return self._compare_unordered_lists(gold, answer)
         if not gold_assignments:
             # The gold lists bare values, in the order of the assignments or of their names.
-            orders = (named.values(), (named[name] for name in sorted(named)))
+            orders = (
+                values_by_name.values(),
+                (values_by_name[name] for name in sorted(values_by_name)),
+            )
             return any(self._compare_in_order(gold.items, tuple(order)) for order in orders)
         if any(isinstance(item, tree.Relation) for item in answer.items):
             return False
