@@ -180,7 +180,7 @@ class Evaluator:
         Raises:
             BudgetExceededError: It has too many terms.
         """
-        if len(node.args) != 4 or Const("inf") in node.args:
+        if len(node.args) != 4 or Const("inf") in node.args or not isinstance(node.args[0], Sym):
             return None
         low = self.value(node.args[1])
         high = self.value(node.args[2])

@@ -67,6 +67,8 @@ def _is_finite_sum(call: Call) -> bool:
     """Whether a call is a sum or product between bounds that are surely whole numbers."""
     if call.name not in DISCRETE_OPERATORS or len(call.args) != 4:
         return False
+    if not isinstance(call.args[0], Sym):
+        return False
     bounds = [part for bound in call.args[1:3] for part in walk(bound)]
     return Const("inf") not in bounds and not any(isinstance(part, Div) for part in bounds)
 

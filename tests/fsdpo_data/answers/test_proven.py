@@ -225,6 +225,7 @@ def test_a_gold_repeats_a_value_for_a_reason_and_an_answer_may_repeat_it() -> No
         (r"p \equiv 1 \pmod 8", r"p \equiv 1 \pmod 0"),
         (r"S = \sum_{k=1}^{n} k", r"k = \sum_{S=1}^{n} k"),
         (r"T = \sum_{k=1}^n a_k", r"k = \sum_{k=1}^n a_T"),
+        ("5 s^{-1}", r"\sum_{ek=1}^{n}5 s^{-1}"),
         (r"f(x)=-2(x-2 i)(x+2 i)(x+2)", r"x(f)=-2(x-2 i)(x+2 i)(x+2)"),
     ],
 )
