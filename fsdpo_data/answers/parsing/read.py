@@ -471,7 +471,8 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
         numbers = (Num(Fraction(int(part))) for part in re.findall(r"\d+", cleaned))
         return (value, ValueList("", tuple(numbers)))
     if isinstance(value, ValueList) and value.brackets == "":
-        total = None if " or " in cleaned else combine_quantities(value.items)
+        is_compound = bool(value.items) and " or " not in cleaned
+        total = combine_quantities(value.items) if is_compound else None
         return (value,) if total is None else (value, total)
     if ";" in cleaned and cleaned.startswith("[") and (matrix := _read_rows(cleaned)):
         return (value, matrix)
