@@ -487,8 +487,6 @@ def main(
     texts = read_texts(directory)
     texts_by_rule, unrecorded, verdicts = record_matches(tables, rules, texts)
     lowered = [f"{text.gold}\n{text.answer}".lower() for text in texts]
-    import sympy  # noqa: F401 - forked processes share it
-
     with out.open("w", encoding="utf-8") as stream:
         for rule in rules:
             indices: Sequence[int]

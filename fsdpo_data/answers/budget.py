@@ -5,10 +5,6 @@ class BudgetExceededError(ArithmeticError):
     """The comparison needs more operations than its budget allows."""
 
 
-class TooManyTermsError(BudgetExceededError):
-    """A finite sum or product has too many terms to evaluate them one by one."""
-
-
 class NumberTooLargeError(ArithmeticError):
     """The number is too large to write out or to calculate with."""
 
@@ -23,15 +19,14 @@ class Budget:
 
     Attributes:
         left: The number of operations that remain.
-        decided_by: The comparison method that decided, ``symbolic`` or empty. The caller reports
-            an empty value as its own method.
+        unread: What kept the comparison from a decision, such as the limit of a side, or "".
     """
 
-    __slots__ = ("decided_by", "left")
+    __slots__ = ("left", "unread")
 
     def __init__(self, operations: int) -> None:
         self.left = operations
-        self.decided_by = ""
+        self.unread = ""
 
     def spend(self, operations: int) -> None:
         """Subtract ``operations`` from the budget.

@@ -280,7 +280,7 @@ def _with_unit(gold: ParsedAnswer, number: ParsedAnswer, sentence: str) -> Parse
     """Return the last number of a sentence together with its unit, if the gold has a unit."""
     if not (isinstance(gold.value, Quantity) and gold.value.unit.dims):
         return number
-    if number.text not in sentence:
+    if not number.text.strip() or number.text not in sentence:
         return number
     text_after = sentence.rpartition(number.text)[2][:_MAX_UNIT_CHARS]
     match = _PATTERNS["unit"].match(clean("0" + text_after.lstrip(" $*\\)")))

@@ -61,10 +61,13 @@ def _reason_by_form(change: Change) -> str:
     gold, text = change.gold, change.text
     if change.kind == "relation" and _JOINED.sub(",", gold) == _JOINED.sub(",", text):
         return "models write “and” and “or” between the values of one unknown alike"
+    pairs = enumerate(zip(gold, text, strict=False))
+    start = next((index for index, (old, new) in pairs if old != new), len(text))
     is_by_cases = "\\begin{cases}" in gold or "\\begin{array}{rll}" in gold
-    if change.kind == "relation" and is_by_cases and "neq" not in text:
+    is_start = re.search(r"&\s*-?[\d.]+\s*$", gold[:start])  # of the domain: 0 <= x <= 5
+    if change.kind == "relation" and is_by_cases and "neq" not in text and not is_start:
         return "the function is continuous where its cases meet"
-    if change.kind == "sign" and re.search(r"[kn]", gold) and re.search(r"\\pi|circ|°", gold):
+    if change.kind == "sign" and re.match(r"[+-][^-+,=]*[kn]", gold[start:]):
         return "an integer parameter runs over both signs"
     if change.kind == "dropped part" and _INTEGERS.search(gold) and not _INTEGERS.search(text):
         return "a parameter runs over the integers if nothing else is said"
@@ -114,9 +117,6 @@ EXCEPTIONS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "the argument of a constant function, or a name that the formula does not have": (
         ("name", "$f(x)=1$"), ("name", r"$p_{Y}(y)=1 / 2$"), ("name", r"f(x)=cx \text{ for any"),
-    ),
-    "letters of vectors are read as numbers, whose product has no order": (
-        ("swapped names", r"$\frac{\mathbf{v} \cdot"),
     ),
     "the imaginary unit is a letter in the question": (("sign", "We look at"),),
     "a hyphen between words": (("sign", r"$\mathrm{P}$-value"),),

@@ -11,14 +11,18 @@ from itertools import permutations
 from typing import NamedTuple
 
 from fsdpo_data.answers import VerdictStatus, tree
+from fsdpo_data.answers.comparison.assignments import assignments_by_name, is_function_name
 from fsdpo_data.answers.comparison.exact_values import integer_value
-from fsdpo_data.answers.comparison.relations import (
-    assignments_by_name,
-    is_function_name,
+from fsdpo_data.answers.comparison.periodic_sets import compare_periodic_sets, parameter_names
+from fsdpo_data.answers.comparison.relations import without_domain_condition
+from fsdpo_data.answers.comparison.symbols import (
+    all_names,
+    free_symbols,
+    indexed_names,
     rename_symbols,
 )
-from fsdpo_data.answers.comparison.symbols import free_symbols, indexed_names
 from fsdpo_data.answers.comparison.values import AnswerComparer
+from fsdpo_data.answers.comparison.windows import INTEGER_NAMES
 from fsdpo_data.answers.lexicon.units import (
     PERCENT,
     are_opposites,
@@ -58,6 +62,7 @@ _COMPOUND_TYPES = (
 _UNIT_POWERS = (2, 3, 4, 6, 7, 9, 12, 15)
 _CURRENCY_POWERS = (2,)  #: Powers of ten between a currency and its coins.
 _VARIABLES = frozenset("xyzn")  #: Letters that are no unit.
+_COORDINATES = "xyzw"  #: First letters of the names of coordinates.
 _MAX_RENAMED = 2  #: Most symbols that may have other names on the other side.
 #: A name directly before an argument in brackets, such as ``\\operatorname{Re}(3+2i)``.
 _CALL = re.compile(r"(?s)\\?(?:[A-Za-z]{1,8}|[a-z]{4,12}\{[A-Za-z]{1,8}\})[(\[].{1,80}[)\]]")
@@ -96,7 +101,7 @@ def decide_by_readings(
         are_equal = [comparer.is_equal(form, answer.value) for form in gold.forms]
         if all(are_equal):
             return Decision("correct", "forms")
-        if not any(are_equal) and not answer.unread:
+        if not any(are_equal) and not answer.unread and not isinstance(answer.value, Words):
             return Decision("incorrect", rule)
     if gold.dimensions and answer.dimensions:
         return Decision("incorrect", rule)
@@ -119,13 +124,17 @@ def decide_by_readings(
     if _differ_in_repetitions(gold.value, answer.value, comparer):
         return Decision("undecided", "order", "the repetitions of a value")
     if renamed := _find_renamed(gold, answer, comparer):
-        if renamed <= gold.quantified[1] | answer.quantified[1]:
+        domains = parameter_names(gold.value), parameter_names(answer.value)
+        is_bound = all(domains) and renamed in domains
+        if is_bound or renamed <= gold.quantified[1] | answer.quantified[1]:
             return Decision("correct", "renamed")
         return Decision("undecided", "names", f"the names {', '.join(sorted(renamed))}")
     natural = [with_natural_logarithms(side.value) for side in (gold, answer)]
     if natural != [gold.value, answer.value] and comparer.is_equal(*natural):
         return Decision("undecided", "names", "the base of log")
     if unclear := _unclear_names(gold.value, answer.value) or _unread_call_or_unit(gold, answer):
+        return Decision("undecided", "names", unclear)
+    if unclear := _unclear_parameter(gold.value, answer.value, comparer):
         return Decision("undecided", "names", unclear)
     if _states_no_part(gold, answer, comparer):
         return Decision("incorrect", rule)
@@ -204,6 +213,10 @@ def _unclear_names(gold: Value, answer: Value) -> str:
         is_other_value = not isinstance(other, tree.Sym | Words)
         if isinstance(value, tree.Sym) and is_other_value and value.name not in _names(other):
             return f"the {side}: the name {value.name}"
+        if applied := (_applied_names(value) - _applied_names(other)) & all_names(other):
+            return f"the {side}: the argument of {min(applied)}"
+        if isinstance(value, tree.ValueList | tree.Matrix) and _may_be_vector(other):
+            return f"the {side}: its unit vectors"
         words = _unknown_words(value)
         if words and (_names(value) or _names(other)):
             return f"the {side}: “{' '.join(words)}”"
@@ -229,6 +242,54 @@ def _unread_call_or_unit(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
         if is_call or _may_be_in_other_units(side, other.value):
             return f"the {name}: “{side.plain}”"
     return ""
+
+
+def _applied_names(value: Value) -> frozenset[str]:
+    """Return the functions in an equation that defines none, as y in ``y'(t) + y(t) = 0``."""
+    is_equation = isinstance(value, tree.Relation) and not isinstance(value.parts[0], tree.Call)
+    sides = value.parts if isinstance(value, tree.Relation) and is_equation else ()
+    parts = [part for side in sides if tree.is_node(side) for part in tree.walk(side)]
+    return frozenset(
+        part.name for part in parts if isinstance(part, tree.Call) and is_function_name(part.name)
+    )
+
+
+def _may_be_vector(value: Value) -> bool:
+    """Whether letters of an expression may be the unit vectors i and j."""
+    return tree.is_node(value) and {tree.Const("i"), tree.Sym("j")}.issubset(tree.walk(value))
+
+
+def _unclear_parameter(gold: Value, answer: Value, comparer: AnswerComparer) -> str:
+    """Return a parameter over which both sides run, if no rule compares them, or ""."""
+    letters = [_letters_of_points(side) for side in (gold, answer)]
+    if all(letters) and (letters[0] != letters[1] or _has_assignments(gold, answer)):
+        return f"the points over {min(letters[0])}"
+    sides = [without_domain_condition(side) for side in (gold, answer)]
+    has_domain = any(map(parameter_names, sides))
+    names = [all_names(side) & INTEGER_NAMES | parameter_names(side) for side in sides]
+    if not all(names) or not (has_domain or names[0].isdisjoint(names[1])):
+        return ""
+    is_compared = compare_periodic_sets(gold, answer, comparer.budget) is not None
+    return "" if is_compared else f"the values over all {min(names[0])}"
+
+
+def _letters_of_points(value: Value) -> frozenset[str]:
+    """Return the letters in the coordinates of ``(1 + t, 2)``, ``x = 1 + t, y = 2``, or a line."""
+    if isinstance(value, tree.Relation) and set(value.ops) == {"="}:
+        if len(value.parts) > 2:  # (x - 1)/2 = (y - 3)/4 = z
+            return all_names(value) if all_names(value.parts[-1]) else frozenset()
+        value = value.parts[1]
+    if isinstance(value, tree.ValueList) and _has_assignments(value):
+        bodies = [item.parts[-1] for item in value.items if isinstance(item, tree.Relation)]
+        return frozenset().union(*map(all_names, bodies))
+    is_point = isinstance(value, tree.ValueList) and value.brackets == "()"
+    return all_names(value) if is_point or isinstance(value, tree.Matrix) else frozenset()
+
+
+def _has_assignments(*sides: Value) -> bool:
+    """Whether one of the sides names its coordinates: ``x = t, y = 2t``."""
+    names = [assignments_by_name(side) for side in sides if isinstance(side, tree.ValueList)]
+    return any(side and all(name[0] in _COORDINATES for name in side) for side in names)
 
 
 def _unknown_functions(value: Value) -> frozenset[str]:

@@ -1,5 +1,6 @@
 """Comparison of a gold with an answer: text first, then plain numbers, then parsed values."""
 
+import re
 from collections.abc import Iterator
 from fractions import Fraction
 from itertools import islice, product
@@ -26,6 +27,8 @@ from fsdpo_data.answers.parsing.read import MAX_READ, ParsedAnswer, read, read_a
 from fsdpo_data.answers.parsing.readings import split_words_and_formulas
 from fsdpo_data.answers.tree import Num, Quantity, Relation, Value, ValueList, Words, is_node
 
+#: A letter that names a vector; a product of vectors is not a product of numbers.
+_VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|vec)\s*\{?\s*([A-Za-z])")
 #: Budget of one pair, in operations modulo a prime; they take about 30 ms.
 MAX_OPERATIONS = 60_000
 #: Words that replace several phrases, such as "да" for yes.
@@ -135,10 +138,14 @@ def _compare_parsed(
         return Decision("correct", rule)
     if rule == "choice" or (gold.label and are_opposites(gold.label, answer.label)):
         return Decision("incorrect", rule)
-    if not is_marked:
+    if is_marked:
+        decision = decide_by_readings(gold, answer, comparer, rule=rule)
+    else:
         unread = unread_gold(gold, answer) or _unread_statement(gold, answer, comparer)
-        return Decision("undecided" if unread else "incorrect", rule, unread)
-    return decide_by_readings(gold, answer, comparer, rule=rule)
+        decision = Decision("undecided" if unread else "incorrect", rule, unread)
+    if decision.status == "incorrect" and comparer.budget.unread:
+        return Decision("undecided", "unread", comparer.budget.unread)
+    return decision
 
 
 def _compare_values(
@@ -162,9 +169,7 @@ def _compare_values(
         return False, "words"
     for gold_value, answer_value in _value_pairs(gold, answer):
         if comparer.is_equal(gold_value, answer_value):
-            tier = comparer.budget.decided_by
-            rule = comparison_rule(gold_value)
-            return True, f"{rule}+{tier}" if tier else rule
+            return True, comparison_rule(gold_value)
     if _are_equal_with_letter_units(gold, answer, comparer):
         return True, "unit"
     if gold.dimensions and have_equal_dimensions(gold, answer, comparer):
@@ -185,6 +190,9 @@ def _doubt_about_equal(
         if are_roman_numerals(gold.plain, answer.plain):
             return Decision("incorrect", "words")
         return Decision("undecided", "names", f"the answer: “{answer.plain}”")
+    vectors = [_VECTOR.findall(side.text) for side in (gold, answer)]
+    if all(vectors) and vectors[0] != vectors[1] and "\\cdot" in gold.text:
+        return Decision("undecided", "order", "the gold: a product of vectors")
     is_named = isinstance(gold.value, Relation) or isinstance(answer.value, Relation)
     if not is_named and name_different_values(gold.label, answer.label):
         return Decision("undecided", "names", f"the answer: “{' '.join(answer.label)}”")

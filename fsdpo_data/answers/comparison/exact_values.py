@@ -1,12 +1,11 @@
 """Exact values of constant expressions: integers, rationals and linear coefficients."""
 
 from fractions import Fraction
-from math import factorial, gcd, prod
+from math import gcd, prod
 
 from fsdpo_data.answers.budget import NumberTooLargeError
 from fsdpo_data.answers.tree import Add, Call, Div, Mul, Node, Num, Pow, substitute
 
-MAX_FACTORIAL = 1_000  #: Largest argument of a factorial in an exponent.
 MAX_PARTS = 50  #: Most terms or factors for which ``rational_value`` returns a number.
 MAX_EXPONENT_BITS = 20_000  #: Largest size of an integer power in an exponent, in bits.
 MAX_RATIONAL_POWER = 200  #: Bound on the powers that ``rational_value`` computes, exclusive.
@@ -16,15 +15,11 @@ def integer_value(node: Node) -> int | None:
     """Return the value of a constant integer expression, or None.
 
     Raises:
-        NumberTooLargeError: A power or a factorial is out of bounds.
+        NumberTooLargeError: A power is out of bounds.
     """
     match node:
         case Num() if node.value.denominator == 1:
             return int(node.value)
-        case Mul():
-            factors = [integer_value(factor) for factor in node.factors]
-            integers = [factor for factor in factors if factor is not None]
-            return prod(integers) if len(integers) == len(factors) else None
         case Pow():
             base = integer_value(node.base)
             exponent = integer_value(node.exponent)
@@ -33,11 +28,6 @@ def integer_value(node: Node) -> int | None:
             if abs(base) > 1 and base.bit_length() * exponent > MAX_EXPONENT_BITS:
                 raise NumberTooLargeError("exponent")
             return int(base**exponent)
-        case Call("factorial", (inner,)):
-            n = integer_value(inner)
-            if n is not None and n > MAX_FACTORIAL:
-                raise NumberTooLargeError("factorial")
-            return None if n is None or n < 0 else factorial(n)
         case Call("mod", (number, modulus)):
             return _remainder(number, integer_value(modulus))
     return None

@@ -1,23 +1,21 @@
-"""Comparison of expressions: by structure, by residues, in 60 digits, and last by sympy."""
+"""Comparison of expressions: by structure, by residues, and in 60 digits."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache, partial
-from itertools import combinations, islice
-from math import isqrt
+from itertools import islice
 from typing import NamedTuple
 
-from fsdpo_data.answers.budget import (
-    Budget,
-    BudgetExceededError,
-    NumberTooLargeError,
-    TooManyTermsError,
-)
-from fsdpo_data.answers.comparison import symbolic
+from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
 from fsdpo_data.answers.comparison.exact_values import rational_value
 from fsdpo_data.answers.comparison.modular import PRIMES, ResidueEvaluator, UndefinedValueError
-from fsdpo_data.answers.comparison.mpmath_functions import MpNumber, mpmath_context, ten_to_minus
+from fsdpo_data.answers.comparison.mpmath_functions import (
+    DIGITS,
+    MpNumber,
+    mpmath_context,
+    ten_to_minus,
+)
 from fsdpo_data.answers.comparison.numeric import Evaluator
 from fsdpo_data.answers.comparison.symbols import (
     free_symbols,
@@ -25,7 +23,9 @@ from fsdpo_data.answers.comparison.symbols import (
     has_imaginary_unit,
     has_steps,
     integer_symbols,
+    unevaluated_operators,
 )
+from fsdpo_data.answers.comparison.windows import INTEGER_NAMES, breakpoints, window
 from fsdpo_data.answers.lexicon.numbers import (
     MIN_DIGITS_OTHER,
     is_close_to_gold,
@@ -68,17 +68,8 @@ _MAX_CONSTANT_OPERATIONS = 100_000
 _MAX_BINARY_EXPONENT = 100_000
 #: First letters of unknowns; dividing an equation by an unknown would change its solutions.
 _UNKNOWNS = frozenset("xyztuvwnk")
-_INTEGER_NAMES = frozenset("nmkNpq")  #: Names of integer symbols in expressions with steps.
 _MAX_WINDOW_SYMBOLS = 2  #: Most symbols of expressions that are compared in a window.
-_MAX_WINDOW_INTEGER = 20  #: Largest whole number of a window without constants.
-_BREAKPOINT_DISTANCES = (
-    Fraction(-1, 2),
-    Fraction(0),
-    Fraction(1, 2),
-)  #: Distances around a breakpoint.
-_MAX_WINDOW_CONSTANTS = 4  #: Most constants with numbers of the window near them.
-_MAX_WINDOW_CENTERS = 12  #: Most further constants, the largest ones.
-_MAX_WINDOW_SIZE = 10**15  #: Largest irrational constant of a window.
+_MAX_CONSTANT_SIZE = 10**15  #: Largest irrational constant of a window.
 _MIN_WINDOW_POINTS = 10  #: Fewest whole numbers that make two expressions equal.
 _WINDOW_OPERATIONS = 40_000  #: Operations that the comparison in a window may use.
 
@@ -101,16 +92,13 @@ def are_equal_expressions(left: Node, right: Node, budget: Budget) -> bool:
     equal_by_residues = _compare_by_residues(left, right, budget)
     if equal_by_residues is True:
         return True
+    if unevaluated := unevaluated_operators(left) | unevaluated_operators(right):
+        budget.unread = f"the operator {min(unevaluated)}"
     if _is_decimal_for(left, right) or _is_decimal_for(right, left):
         return _compare_to_shown_digits(left, right, budget)
     if equal_by_residues is not None:
         return equal_by_residues
-    try:
-        if _compare_by_digits(left, right, budget):
-            return True
-    except TooManyTermsError:
-        return symbolic.are_equal_long_sums(left, right, budget)
-    return symbolic.are_equal(left, right, budget)
+    return _compare_by_digits(left, right, budget)
 
 
 def infinity_sign(node: Node) -> int:
@@ -263,12 +251,13 @@ def compare_in_window(left: Node, right: Node) -> bool | None:
     names = sorted(free_symbols(left) | free_symbols(right))
     if not 0 < len(names) <= _MAX_WINDOW_SYMBOLS:
         return None
-    are_integers = _INTEGER_NAMES.issuperset(names)
+    are_integers = INTEGER_NAMES.issuperset(names)
+    centers = breakpoints(constant_sizes(left) | constant_sizes(right))
     budget = Budget(_WINDOW_OPERATIONS)
     n_compared = 0
     with suppress(BudgetExceededError):
         for name in names:
-            for number in _window(left, right, are_integers=are_integers):
+            for number in window(centers, are_integers=are_integers):
                 values = {name: Num(number)}
                 left_side = substitute(left, values)
                 right_side = substitute(right, values)
@@ -285,52 +274,18 @@ def compare_in_window(left: Node, right: Node) -> bool | None:
     return True if are_integers and n_compared >= _MIN_WINDOW_POINTS else None
 
 
-def _window(left: Node, right: Node, *, are_integers: bool) -> list[Fraction]:
-    """Return the numbers at which a symbol of two expressions is compared.
-
-    They lie around every number at which a floor, an absolute value or a maximum may change: a
-    constant of one of the sides, a combination of two constants, or a root of one.
-    """
-    constants = sorted(_constants(left) | _constants(right))
-    centers = _breakpoints(constants[:_MAX_WINDOW_CONSTANTS])
-    centers = list(dict.fromkeys([*centers, *constants[-_MAX_WINDOW_CENTERS:]]))
-    far = 10 * max(centers, default=Fraction(1))
-    if are_integers:
-        near = {int(center) + distance for center in centers for distance in (-1, 0, 1, 2)}
-        integers = [*range(1, _MAX_WINDOW_INTEGER + 1), *sorted(near), int(far)]
-        return [Fraction(number) for number in dict.fromkeys(integers) if number > 0]
-    numbers = [Fraction(half, 2) for half in range(-6, 10)]
-    numbers += [
-        sign * center + distance
-        for center in centers
-        for sign in (1, -1)
-        for distance in _BREAKPOINT_DISTANCES
-    ]
-    return list(dict.fromkeys([*numbers, far, -far]))
-
-
-def _constants(node: Node) -> frozenset[Fraction]:
+def constant_sizes(node: Node) -> frozenset[Fraction]:
     """Return the sizes of the largest parts without symbols, such as ``10^6`` in ``x - 10^6``."""
     if free_symbols(node):
-        return frozenset().union(*map(_constants, children(node)))
+        return frozenset().union(*map(constant_sizes, children(node)))
     value = rational_value(node)
     if value is None:
         constant = _constant_value(node)
         mp = mpmath_context()
         is_real = constant is not None and mp.im(constant.value) == 0
         size = mp.fabs(constant.value) if constant is not None and is_real else mp.inf
-        value = Fraction(int(mp.nint(size))) if size < _MAX_WINDOW_SIZE else None
+        value = Fraction(int(mp.nint(size))) if size < _MAX_CONSTANT_SIZE else None
     return frozenset((abs(value),)) if value else frozenset()
-
-
-def _breakpoints(constants: Sequence[Fraction]) -> list[Fraction]:
-    """Return the constants, and what two of them give: sums, products, quotients, and roots."""
-    centers = [*constants]
-    centers += [2 * constant for constant in constants]
-    centers += [Fraction(isqrt(int(constant))) for constant in constants if constant > 1]
-    for left, right in combinations(constants, 2):
-        centers += [left * right, left / right, right / left, left + right, right - left]
-    return list(dict.fromkeys(centers))
 
 
 def _values_at_points(
@@ -380,9 +335,12 @@ def _compare_constants(left: Node, right: Node, budget: Budget) -> bool:
     first = constants[0]
     second = constants[1]
     budget.spend(first.cost + second.cost)
+    if not nearly_equal(first.value, second.value, max(first.scale, second.scale)):
+        return False
     if first.has_lost_term != second.has_lost_term:
-        return False  # 100000! + 1 is not 100000!
-    return nearly_equal(first.value, second.value, max(first.scale, second.scale))
+        budget.unread = f"the digits of a value after the first {DIGITS}"  # 100000! + 1, 100000!
+        return False
+    return True
 
 
 def has_constant_difference(left: Node, right: Node, budget: Budget) -> bool:

@@ -3,7 +3,7 @@
 from enum import IntEnum
 
 from fsdpo_data.answers import tree
-from fsdpo_data.answers.comparison import relations
+from fsdpo_data.answers.comparison import assignments
 from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tree import Value
 
@@ -55,7 +55,7 @@ def assigned_items(value_list: tree.ValueList) -> tuple[Value, ...]:
     r"""Return the values of a list: of an assignment its right side, of ``\pm`` both values."""
     values: list[Value] = []
     for item in value_list.items:
-        assigned = relations.assigned_values(item)
+        assigned = assignments.assigned_values(item)
         values.extend(_signed_values(item if assigned is None else assigned[-1]))
     return tuple(values)
 
@@ -65,17 +65,17 @@ def named_items(value_list: tree.ValueList) -> tuple[Value, ...]:
 
     Items after a name have no name of their own if the list names several things.
     """
-    names = {relations.name_of(item) for item in value_list.items} - {None}
+    names = {assignments.name_of(item) for item in value_list.items} - {None}
     name = names.pop() if len(names) == 1 else None
     items: list[Value] = []
     for item in value_list.items:
-        own_name = relations.name_of(item)
+        own_name = assignments.name_of(item)
         is_unnamed = own_name is None and (not items or isinstance(item, tree.Relation))
         item_name = None if is_unnamed else own_name or name
         if item_name is None:
             items.extend(_signed_values(item))
             continue
-        values = _signed_values(relations.value_of(item))
+        values = _signed_values(assignments.value_of(item))
         items.extend(tree.Relation((item_name, value), ("=",)) for value in values)
     return tuple(items)
 
@@ -83,10 +83,10 @@ def named_items(value_list: tree.ValueList) -> tuple[Value, ...]:
 def have_same_roots(gold: tuple[Value, ...], answer: tuple[Value, ...]) -> bool:
     """Whether the numbered roots of two lists have the same numbers, if both number them."""
     roots = [
-        {format_value(name) for name in map(relations.name_of, items) if name is not None}
+        {format_value(name) for name in map(assignments.name_of, items) if name is not None}
         for items in (gold, answer)
     ]
-    are_numbered = all(names and all(map(relations.is_numbered_root, names)) for names in roots)
+    are_numbered = all(names and all(map(assignments.is_numbered_root, names)) for names in roots)
     return not are_numbered or roots[0] == roots[1]
 
 

@@ -7,14 +7,28 @@ an error would need a collision modulo both primes. Different residues show a di
 between rational functions (``ResidueEvaluator.is_exact``).
 """
 
-from collections.abc import Iterable
+from fractions import Fraction
 from functools import lru_cache
 from hashlib import blake2b
 
 from fsdpo_data.answers.budget import Budget, NumberTooLargeError
 from fsdpo_data.answers.comparison.exact_values import integer_value
-from fsdpo_data.answers.comparison.finite_sums import finite_terms
-from fsdpo_data.answers.tree import Add, Call, Const, Div, Mul, Node, Num, PlusMinus, Pow, Sym
+from fsdpo_data.answers.comparison.symbols import DISCRETE_OPERATORS
+from fsdpo_data.answers.tree import (
+    Add,
+    Call,
+    Const,
+    Div,
+    Mul,
+    Node,
+    Num,
+    PlusMinus,
+    Pow,
+    Sym,
+    add,
+    negate,
+    substitute,
+)
 
 #: Primes that are 1 modulo 4, so that -1 has a square root.
 PRIMES = (2305843009213693921, 2305843009213693693)
@@ -95,9 +109,6 @@ class ResidueEvaluator:
         return pow(base, exponent, self.prime)
 
     def _call_residue(self, node: Call) -> int:
-        if node.name == "deg":
-            degree = self.value(Const("pi")) * self._inverse(180)
-            return self.value(node.args[0]) * degree % self.prime
         if node.name == "mod" and (remainder := integer_value(node)) is not None:
             return remainder % self.prime
         if node.name in ("factorial", "binom", "perm"):
@@ -105,20 +116,8 @@ class ResidueEvaluator:
             integers = [count for count in counts if count is not None]
             if len(integers) == len(counts):
                 return self._combinatorial_residue(node.name, integers)
-        terms = finite_terms(node, self.budget)
-        if terms is not None:
-            return self._sum_residue(node.name, terms)
-        return self._hashed_residue(node.name, tuple(map(self.value, node.args)))
-
-    def _sum_residue(self, name: str, terms: Iterable[Node]) -> int:
-        """Return the residue of a sum or a product of terms."""
-        residues = map(self.value, terms)
-        if name == "sum":
-            return sum(residues) % self.prime
-        result = 1
-        for residue in residues:
-            result = result * residue % self.prime
-        return result
+        args = _from_zero(node) if node.name in DISCRETE_OPERATORS else node.args
+        return self._hashed_residue(node.name, tuple(map(self.value, args)))
 
     def _combinatorial_residue(self, name: str, counts: list[int]) -> int:
         """Return the residue of a factorial, a binomial coefficient or a k-permutation count."""
@@ -141,6 +140,18 @@ class ResidueEvaluator:
         """Return a residue for a function that has no value modulo a prime."""
         self.is_exact = False
         return _residue(f"{name} {residues}", self.prime)
+
+
+def _from_zero(node: Call) -> tuple[Node, ...]:
+    """Return the arguments of a sum or product whose index starts at 0."""
+    if len(node.args) != 4:
+        return node.args
+    index, low, high, body = node.args
+    if not isinstance(index, Sym):
+        return node.args
+    n_steps = high if high == Const("inf") else add([high, negate(low)])
+    shifted = substitute(body, {index.name: add([index, low])})
+    return index, Num(Fraction(0)), n_steps, shifted
 
 
 def _range_product(first: int, last: int, prime: int, budget: Budget) -> int:

@@ -8,12 +8,7 @@ from collections.abc import Callable
 from functools import reduce
 from operator import add, mul
 
-from fsdpo_data.answers.budget import (
-    Budget,
-    BudgetExceededError,
-    NumberTooLargeError,
-    TooManyTermsError,
-)
+from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
 from fsdpo_data.answers.comparison.exact_values import integer_value
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
 from fsdpo_data.answers.comparison.mpmath_functions import (
@@ -25,7 +20,7 @@ from fsdpo_data.answers.comparison.mpmath_functions import (
     ten_to_minus,
 )
 from fsdpo_data.answers.comparison.sample_points import symbol_value
-from fsdpo_data.answers.comparison.symbols import BINDING_OPERATORS, DISCRETE_OPERATORS
+from fsdpo_data.answers.comparison.symbols import DISCRETE_OPERATORS
 from fsdpo_data.answers.tree import (
     Add,
     Call,
@@ -40,14 +35,8 @@ from fsdpo_data.answers.tree import (
     walk,
 )
 
-#: Terms of an infinite sum, or factors of an infinite product, that are evaluated.
-MAX_INFINITE_TERMS = 200
 #: Largest size of all terms of a finite sum or product that is evaluated, in nodes.
 MAX_FINITE_NODES = 5_000
-#: Most terms of a finite sum or product for which sympy may look for a closed form.
-MAX_CLOSED_FORM_TERMS = 100_000
-#: Number of pieces into which an integral is cut for an approximate value.
-INTEGRAL_SLICES = 24
 MAX_LOG = 10**15  #: Largest logarithm of a power that is evaluated.
 MAX_ARGUMENT = 10**12  #: Largest argument of a trigonometric function or a factorial.
 _LARGE_SUM = 10**45  #: A sum with larger terms may lose the digits of small ones.
@@ -63,8 +52,6 @@ class Evaluator:
         budget: Budget that every operation is charged to.
         allow_complex: Whether roots and logarithms of negative numbers have (complex) values.
         integer_symbols: Symbols that get small integers, such as the last index of a sum.
-        allow_approximation: Whether to evaluate limits, integrals and infinite sums, with an error
-            of some percent. Without it they are opaque functions of their arguments.
 
     Attributes:
         scale: The largest absolute term of all sums so far. Cancellation leaves rounding errors
@@ -79,12 +66,10 @@ class Evaluator:
         *,
         allow_complex: bool = False,
         integer_symbols: frozenset[str] = frozenset(),
-        allow_approximation: bool = False,
     ) -> None:
         self.point = point
         self.budget = budget
         self.allow_complex = allow_complex
-        self.allow_approximation = allow_approximation
         self.mp = mpmath_context()
         self.scale: MpNumber = 0
         self.has_lost_term = False
@@ -175,10 +160,10 @@ class Evaluator:
         raise UndefinedValueError("power of a negative number")
 
     def _call_value(self, node: Call) -> MpNumber:
-        if node.name in BINDING_OPERATORS:
-            operator_value = self._operator_value(node)
-            if operator_value is not None:
-                return operator_value
+        if node.name in DISCRETE_OPERATORS:
+            sum_or_product = self._sum_or_product(node)
+            if sum_or_product is not None:
+                return sum_or_product
         if node.name == "mod" and (remainder := integer_value(node)) is not None:
             return self.mp.mpf(remainder)
         args = [self.value(arg) for arg in node.args]
@@ -189,73 +174,30 @@ class Evaluator:
         # An unknown function gets a value that depends only on its name and its arguments.
         return symbol_value(f"{node.name} {[self.mp.nstr(arg, 40) for arg in args]}", 0)
 
-    def _operator_value(self, node: Call) -> MpNumber | None:
-        """Return the value of a sum, product, limit or integral; None if this cannot compute it."""
-        # The arguments are the bound variable, its bounds (the target of a limit), and the operand.
-        bounds = node.args[1:-1]
-        is_limit = node.name == "lim"
-        if len(bounds) != (1 if is_limit else 2) or not isinstance(node.args[0], Sym):
-            return None
-        is_infinite = bounds[-1] == Const("inf")
-        low = self.mp.mpf(1) if is_limit else self.value(bounds[0])
-        high = low + MAX_INFINITE_TERMS if is_infinite else self.value(bounds[-1])
-        if self.mp.im(low) != 0 or self.mp.im(high) != 0:
-            return None
-        if node.name in DISCRETE_OPERATORS:
-            return self._discrete_value(node, low, high, is_infinite=is_infinite)
-        if not self.allow_approximation or (is_infinite and node.name == "int"):
-            return None
-        if is_limit:
-            near_limit = self.mp.mpf(10) ** 4 if is_infinite else high + self.mp.mpf(10) ** -4
-            return self._operand_value(node, near_limit)
-        return self._approximate_integral(node, low, high)
-
-    def _discrete_value(
-        self, node: Call, low: MpNumber, high: MpNumber, *, is_infinite: bool
-    ) -> MpNumber | None:
-        """Return the value of a sum or product; None if it is an opaque function of its bounds.
+    def _sum_or_product(self, node: Call) -> MpNumber | None:
+        """Return the value of a finite sum or product; None for another one.
 
         Raises:
-            UndefinedValueError: An approximation is allowed, but the bounds are no integers.
-            TooManyTermsError: A finite sum or product has too many terms.
-            BudgetExceededError: It has more than ``MAX_CLOSED_FORM_TERMS`` terms.
+            BudgetExceededError: It has too many terms.
         """
-        has_integer_bounds = self.mp.isint(low) and self.mp.isint(high) and high - low > -2
-        if is_infinite and not self.allow_approximation:
+        if len(node.args) != 4 or Const("inf") in node.args or not isinstance(node.args[0], Sym):
             return None
-        if not has_integer_bounds:
-            # An integral in place of the sum would be wrong by any amount.
-            return _raise_undefined() if self.allow_approximation else None
-        n_terms = high - low + 1
-        if not is_infinite and n_terms > MAX_CLOSED_FORM_TERMS:
-            raise BudgetExceededError("a sum or product has too many terms for a closed form")
-        if not is_infinite and n_terms * len(walk(node.args[-1])) > MAX_FINITE_NODES:
-            raise TooManyTermsError("a sum or product has too many terms to evaluate them")
-        return self._sum_or_product(node, low, high, is_infinite=is_infinite)
-
-    def _sum_or_product(
-        self, node: Call, low: MpNumber, high: MpNumber, *, is_infinite: bool
-    ) -> MpNumber:
-        """Return the sum or product of the operand at all integers from ``low`` to ``high``."""
-        can_stop_early = is_infinite and node.name == "sum"
-        terms: list[MpNumber] = []
-        for step in range(int(high - low) + 1):
-            terms.append(self._operand_value(node, low + step))
-            checks_convergence = can_stop_early and step % 16 == 15
-            if checks_convergence and max(map(abs, terms[-4:])) < abs(self.mp.fsum(terms)) / 10**4:
-                break
+        low = self.value(node.args[1])
+        high = self.value(node.args[2])
+        if self.mp.im(low) != 0 or self.mp.im(high) != 0:
+            return None
+        low = self.mp.re(low)
+        high = self.mp.re(high)
+        if not (self.mp.isint(low) and self.mp.isint(high) and high - low > -2):
+            return None
+        n_terms = int(high - low) + 1
+        if n_terms * len(walk(node.args[-1])) > MAX_FINITE_NODES:
+            raise BudgetExceededError("a sum or product has too many terms to evaluate them")
+        terms = [self._operand_value(node, low + step) for step in range(n_terms)]
         if node.name == "prod":
             return self.mp.fprod(terms)
         self.scale = max(self.scale, *map(abs, terms), 0)
         return self.mp.fsum(terms)
-
-    def _approximate_integral(self, node: Call, low: MpNumber, high: MpNumber) -> MpNumber:
-        """Return the integral of the operand by the midpoint rule."""
-        width = (high - low) / INTEGRAL_SLICES
-        return width * self.mp.fsum(
-            self._operand_value(node, low + width * (step + self.mp.mpf(1) / 2))
-            for step in range(INTEGRAL_SLICES)
-        )
 
     def _operand_value(self, node: Call, variable_value: MpNumber) -> MpNumber:
         """Return the value of an operator's operand for one value of the bound variable."""

@@ -11,7 +11,6 @@ from math import lcm
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget, NumberTooLargeError
-from fsdpo_data.answers.comparison import families
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
 from fsdpo_data.answers.comparison.mpmath_functions import (
     MpNumber,
@@ -20,9 +19,11 @@ from fsdpo_data.answers.comparison.mpmath_functions import (
 )
 from fsdpo_data.answers.comparison.numeric import Evaluator
 from fsdpo_data.answers.comparison.symbols import free_symbols
+from fsdpo_data.answers.comparison.windows import INTEGER_NAMES
 from fsdpo_data.answers.lexicon.units import DEGREE
 from fsdpo_data.answers.tree import Node, Value
 
+_DOMAINS = frozenset(("ZZ", "NN", "NN+"))  #: Sets over which a whole number runs.
 _MAX_COPIES = 60  #: Most copies of a piece in the common period.
 _MAX_DENOMINATOR = 24  #: Largest denominator of the ratio of two periods.
 _MAX_PIECES = 12  #: Most pieces of a set.
@@ -84,21 +85,78 @@ class PeriodicSet:
 
 def are_equal_periodic_sets(gold: Value, answer: Value, budget: Budget) -> bool:
     """Whether two values are the same periodic set of reals."""
+    return compare_periodic_sets(gold, answer, budget) is True
+
+
+def compare_periodic_sets(gold: Value, answer: Value, budget: Budget) -> bool | None:
+    """Return whether two periodic sets are equal, None if a side is another value."""
     try:
         left = _parse_periodic_set(gold, budget)
         right = _parse_periodic_set(answer, budget)
     except (_NotPeriodicError, UndefinedValueError, NumberTooLargeError):
-        return False
+        return None
     if left.variable and right.variable and left.variable != right.variable:
         return False
     if not (left.is_certain or right.is_certain):
-        return False
+        return None
     period = _common_period((*left.pieces, *right.pieces))
     if period is None:
-        return False
+        return None
     points = _test_points((*left.pieces, *right.pieces), period)
     budget.spend(len(points) * (len(left.pieces) + len(right.pieces)))
     return all(left.contains(point) == right.contains(point) for point in points)
+
+
+def parameter_names(value: Value) -> frozenset[str]:
+    """Return the names of the whole numbers over which a value runs, such as k in "k in Z"."""
+    domains = filter(_is_domain, _statements_and_values(value))
+    return frozenset(domain.left.name for domain in domains)  # type: ignore[union-attr]
+
+
+def _statements_and_values(value: Value) -> tuple[Value, ...]:
+    """Return the parts of a set-builder, of a list or of joined statements."""
+    if isinstance(value, tree.SetBuilder):
+        defines_head = any(
+            isinstance(condition, tree.Relation) and condition.parts[0] == value.head
+            for condition in value.conditions
+        )
+        return value.conditions if defines_head else (value.head, *value.conditions)
+    if isinstance(value, tree.Connective) and value.op in ("and", "or"):
+        return value.parts
+    if isinstance(value, tree.ValueList) and value.brackets in ("", "{}"):
+        return tuple(part for item in value.items for part in tree.list_values(item))
+    return (value,)
+
+
+def _is_domain(part: Value) -> bool:
+    """Whether ``part`` is the domain of a parameter, such as ``k in Z``."""
+    return (
+        isinstance(part, tree.SetMembership)
+        and not part.negated
+        and isinstance(part.left, tree.Sym)
+        and isinstance(part.right, tree.Sym)
+        and part.right.name in _DOMAINS
+    )
+
+
+def _mentions_angle(value: Value) -> bool:
+    """Whether a value contains pi or an angle in degrees."""
+    return any(
+        isinstance(part, tree.Quantity)
+        or part == tree.Const("pi")
+        or (isinstance(part, tree.Call) and part.name == "deg")
+        for part in tree.walk(value)
+    )
+
+
+def residue_with_modulus(value: Value) -> tree.Quantity | None:
+    """Return the right side of a congruence, or None. The modulus is its unit."""
+    if not isinstance(value, tree.Relation) or value.ops != ("==",):
+        return None
+    right = value.parts[-1]
+    if isinstance(right, tree.Quantity) and right.unit.label.startswith("mod "):
+        return right
+    return None
 
 
 def _parse_periodic_set(value: Value, budget: Budget) -> PeriodicSet:
@@ -107,13 +165,13 @@ def _parse_periodic_set(value: Value, budget: Budget) -> PeriodicSet:
     Raises:
         _NotPeriodicError: The value is another value.
     """
-    parts = families.statements_and_values(value)
-    domains = [part for part in parts if families.is_domain(part)]
+    parts = _statements_and_values(value)
+    domains = [part for part in parts if _is_domain(part)]
     statements = [part for part in parts if part not in domains]
     names = {part.left.name for part in domains if part.right == tree.Sym("ZZ")}  # type: ignore[union-attr]
     if len(names) < len(domains):
         raise _NotPeriodicError
-    reader = _PieceReader(frozenset(names) or families.PARAMETERS, budget)
+    reader = _PieceReader(frozenset(names) or INTEGER_NAMES, budget)
     for statement in _with_common_modulus(statements):
         reader.read(statement)
     pieces = tuple(reader.pieces)
@@ -224,7 +282,7 @@ class _PieceReader:
             node = tree.Call("deg", (value.node,))
         if not tree.is_node(node):
             raise _NotPeriodicError
-        self.has_angles |= families.mentions_angle(value)
+        self.has_angles |= _mentions_angle(value)
         names = free_symbols(node)
         if len(names) != 1 or not names <= self._parameters:
             raise _NotPeriodicError

@@ -1,6 +1,5 @@
 """Comparison of single values: expressions, quantities, percentages, ratios, numbers in a base."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -10,6 +9,8 @@ from fsdpo_data.answers.comparison import families
 from fsdpo_data.answers.comparison.dots import expand_dots
 from fsdpo_data.answers.comparison.expressions import are_equal_expressions, within_tolerance
 from fsdpo_data.answers.comparison.notations import are_equal_digits
+from fsdpo_data.answers.comparison.periodic_sets import are_equal_periodic_sets
+from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.lexicon import units
 from fsdpo_data.answers.tree import Node, Value
 
@@ -25,8 +26,6 @@ class ScalarComparer:
     is_part: (
         bool  #: Whether the values are parts of an answer, whose constants are those of others.
     )
-    #: Compares the parts of families of solutions, which may be values of any kind.
-    are_equal_values: Callable[[Value, Value], bool]
 
     def is_equal(self, gold: Value, answer: Value) -> bool:
         """Whether ``answer`` is a correct answer for ``gold``."""
@@ -54,7 +53,10 @@ class ScalarComparer:
             gold, answer, self.budget, is_complete_answer=self.is_complete_answer
         ):
             return True
-        return families.are_equal_families(gold, answer, self.are_equal_values, self.budget)
+        # With one name, both sides may be its values at one number.
+        return free_symbols(gold).isdisjoint(free_symbols(answer)) and are_equal_periodic_sets(
+            gold, answer, self.budget
+        )
 
     def _compare_quantities(self, gold: tree.Quantity, answer: tree.Quantity) -> bool:
         """Compare two quantities after a conversion to the unit of the gold."""

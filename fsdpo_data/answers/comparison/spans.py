@@ -29,7 +29,10 @@ Family = tuple[Node, Sequence[str]]
 
 
 def have_equal_spans(gold: Family, answer: Family, budget: Budget) -> bool:
-    """Whether two families, linear in the same number of constants, have the same functions."""
+    """Whether two families, linear in the same number of constants, have the same functions.
+
+    Families that are not linear, or have too few values, are left unread.
+    """
     n_constants = len(gold[1])
     gold, answer = _near_one(gold, answer)
     columns: list[tuple[list[MpNumber], list[MpNumber]]] = []
@@ -37,11 +40,12 @@ def have_equal_spans(gold: Family, answer: Family, budget: Budget) -> bool:
         with suppress(UndefinedValueError, NumberTooLargeError):
             values = (_basis_values(*gold, point, budget), _basis_values(*answer, point, budget))
             if values[0] is None or values[1] is None:
-                return False  # not linear
+                break  # not linear
             columns.append((values[0], values[1]))
         if len(columns) == n_constants + _EXTRA_POINTS:
             break
     if len(columns) < n_constants + _EXTRA_POINTS:
+        budget.unread = f"the constants {', '.join(gold[1])}"
         return False
     gold_rows = [list(row) for row in zip(*(column[0] for column in columns), strict=True)]
     answer_rows = [list(row) for row in zip(*(column[1] for column in columns), strict=True)]

@@ -6,7 +6,7 @@ from typing import Self
 
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
-from fsdpo_data.answers.comparison import families, relations
+from fsdpo_data.answers.comparison import assignments, points, relations
 from fsdpo_data.answers.comparison.expressions import (
     are_equal_solutions,
     constant_ratio_sign,
@@ -24,8 +24,10 @@ from fsdpo_data.answers.comparison.lists import (
     named_items,
 )
 from fsdpo_data.answers.comparison.notations import are_equal_times
-from fsdpo_data.answers.comparison.parametric_points import are_equal_point_sets
-from fsdpo_data.answers.comparison.periodic_sets import are_equal_periodic_sets
+from fsdpo_data.answers.comparison.periodic_sets import (
+    are_equal_periodic_sets,
+    residue_with_modulus,
+)
 from fsdpo_data.answers.comparison.piecewise import are_equal_by_cases
 from fsdpo_data.answers.comparison.real_set_parser import parse_real_set
 from fsdpo_data.answers.comparison.real_sets import NotASetError, are_equal_sets
@@ -86,9 +88,7 @@ class AnswerComparer:
         """
         if isinstance(gold, tree.Words) or isinstance(answer, tree.Words):
             return False  # equivalence.py compares words
-        if gold == answer or self._is_equal_by_type(gold, answer):
-            return True
-        return self._container is Container.NONE and are_equal_point_sets(gold, answer)
+        return gold == answer or self._is_equal_by_type(gold, answer)
 
     def _is_equal_by_type(self, gold: Value, answer: Value) -> bool:
         """Compare two values that are not words, by their types."""
@@ -97,15 +97,15 @@ class AnswerComparer:
         gold = relations.insert_definitions(relations.without_domain_condition(gold))
         answer = relations.insert_definitions(relations.without_domain_condition(answer))
         answer = relations.rename_argument(relations.expand_equalities(answer, gold), gold)
-        gold, answer = map(relations.assigned_points, (gold, answer))
-        gold, answer = relations.sort_coordinates(gold, answer)
+        gold, answer = map(points.assigned_points, (gold, answer))
+        gold, answer = points.sort_coordinates(gold, answer)
         if isinstance(gold, tree.Relation) or isinstance(answer, tree.Relation):
-            gold, answer = map(relations.equation_of_points, (gold, answer))
+            gold, answer = map(points.equation_of_points, (gold, answer))
         if is_statement(gold) or is_statement(answer):
             are_equal = self._compare_statements(gold, answer)
             return are_equal or are_equal_periodic_sets(gold, answer, self.budget)
         if isinstance(gold, tree.Piecewise) or isinstance(answer, tree.Piecewise):
-            return self._compare_piecewise(gold, answer)
+            return are_equal_by_cases(gold, answer, self.budget)
         if signs := independent_signs(gold, answer):
             return self._compare_collections(*signs)
         gold = expand_plus_minus(gold)
@@ -115,43 +115,6 @@ class AnswerComparer:
             return self._compare_collections(gold, answer)
         return self._compare_scalars(gold, answer)
 
-    def _compare_piecewise(self, gold: Value, answer: Value) -> bool:
-        """Compare two functions by cases, in any order of the cases.
-
-        "Otherwise" matches any condition that its own side does not state. Functions with other
-        cases are compared on a window of their variable.
-        """
-        if not (isinstance(gold, tree.Piecewise) and isinstance(answer, tree.Piecewise)):
-            return are_equal_by_cases(gold, answer, self.budget)
-        gold_conditions = [condition for _, condition in gold.branches if condition]
-        answer_conditions = [condition for _, condition in answer.branches if condition]
-
-        def is_equal_branch(gold_branch: tree.Branch, answer_branch: tree.Branch) -> bool:
-            """Whether two branches have equal values under equal conditions."""
-            gold_value, gold_condition = gold_branch
-            answer_value, answer_condition = answer_branch
-            if not self.is_equal(gold_value, answer_value):
-                return False
-            if gold_condition and answer_condition:
-                if gold_condition == answer_condition:
-                    return True
-                return self.is_equal(gold_condition, answer_condition)
-            if gold_condition:
-                return not self._contains(answer_conditions, gold_condition)
-            if answer_condition:
-                return not self._contains(gold_conditions, answer_condition)
-            return True
-
-        if len(gold.branches) == len(answer.branches) and have_same_members(
-            gold.branches, answer.branches, is_equal_branch
-        ):
-            return True
-        return are_equal_by_cases(gold, answer, self.budget)
-
-    def _contains(self, conditions: list[Value], condition: Value) -> bool:
-        """Whether one of ``conditions`` is equal to ``condition``."""
-        return any(other == condition or self.is_equal(other, condition) for other in conditions)
-
     def _compare_scalars(self, gold: Value, answer: Value) -> bool:
         """Compare two single values: numbers in a base, ratios, quantities or expressions."""
         scalars = ScalarComparer(
@@ -160,7 +123,6 @@ class AnswerComparer:
             is_in_unordered_collection=self._container is Container.UNORDERED,
             is_complete_answer=self._container is Container.NONE,
             is_part=self._container is Container.ORDERED,
-            are_equal_values=self.is_equal,
         )
         return scalars.is_equal(gold, answer)
 
@@ -192,12 +154,12 @@ class AnswerComparer:
         """Compare a tuple or an interval with another list."""
         if not brackets_agree(gold.brackets, answer.brackets, len(gold.items)):
             return False
-        gold_assignments = relations.assignments_by_name(gold)
-        assignments = relations.assignments_by_name(answer)
-        if gold_assignments and assignments:
-            return self._compare_by_name(gold_assignments, assignments)
+        gold_assignments = assignments.assignments_by_name(gold)
+        answer_assignments = assignments.assignments_by_name(answer)
+        if gold_assignments and answer_assignments:
+            return self._compare_by_name(gold_assignments, answer_assignments)
         # "y = 2, x = 1" is an answer for (1, 2).
-        values = tuple(assignments[name] for name in sorted(assignments))
+        values = tuple(answer_assignments[name] for name in sorted(answer_assignments))
         items = self._inside(Container.ORDERED)
         return items._compare_in_order(gold.items, values or answer.items)
 
@@ -210,22 +172,25 @@ class AnswerComparer:
 
     def _compare_lists(self, gold: tree.ValueList, answer: tree.ValueList) -> bool:
         """Compare two lists by name if their items are assignments, else in any order."""
-        gold_assignments = relations.assignments_by_name(gold)
-        answer_assignments = relations.assignments_by_name(answer)
+        gold_assignments = assignments.assignments_by_name(gold)
+        answer_assignments = assignments.assignments_by_name(answer)
         if gold_assignments and gold_assignments.keys() == answer_assignments.keys():
             return self._compare_by_name(gold_assignments, answer_assignments)
-        assignments = gold_assignments
-        if not assignments and gold.brackets == "":
-            assignments = answer_assignments
+        values_by_name = gold_assignments
+        if not values_by_name and gold.brackets == "":
+            values_by_name = answer_assignments
         # Numbered roots, such as x_1 and x_2, have no order. This also covers plain lists.
-        names_gold = any(map(relations.name_of, gold.items))
-        if all(map(relations.is_numbered_root, assignments)) or (
+        names_gold = any(map(assignments.name_of, gold.items))
+        if all(map(assignments.is_numbered_root, values_by_name)) or (
             names_gold and not gold_assignments
         ):
             return self._compare_unordered_lists(gold, answer)
         if not gold_assignments:
             # The gold lists bare values, in the order of the assignments or of their names.
-            orders = (assignments.values(), (assignments[name] for name in sorted(assignments)))
+            orders = (
+                values_by_name.values(),
+                (values_by_name[name] for name in sorted(values_by_name)),
+            )
             return any(self._compare_in_order(gold.items, tuple(order)) for order in orders)
         if any(isinstance(item, tree.Relation) for item in answer.items):
             return False
@@ -242,22 +207,22 @@ class AnswerComparer:
             return False
         if not (_has_equation(gold_items) and _has_equation(answer_items)):
             gold_items = tuple(map(self._result_of, gold_items))
-            answer_items = tuple(map(relations.value_of, answer_items))
+            answer_items = tuple(map(assignments.value_of, answer_items))
         return self._compare_unordered(gold_items, answer_items)
 
     @staticmethod
     def _result_of(item: Value) -> Value:
         """Return the value of an item of a gold; "a + b = 5" is an equation, not the way to 5."""
-        return item if relations.is_open_equation(item) else relations.value_of(item)
+        return item if assignments.is_open_equation(item) else assignments.value_of(item)
 
     def _is_equal_item(self, gold: Value, answer: Value) -> bool:
         """Compare two items of unordered lists; names count if both items have one."""
         members = self._inside(Container.UNORDERED)
-        names = [relations.name_of(item) for item in (gold, answer)]
+        names = [assignments.name_of(item) for item in (gold, answer)]
         if names[0] is None or names[1] is None:
             return members.is_equal(gold, answer)
-        values = [relations.value_of(item) for item in (gold, answer)]
-        return relations.are_same_names(names[0], names[1]) and members.is_equal(*values)
+        values = [assignments.value_of(item) for item in (gold, answer)]
+        return assignments.are_same_names(names[0], names[1]) and members.is_equal(*values)
 
     def _compare_list_with_value(self, gold: Value, answer: Value) -> bool:
         """Compare a list with a single value.
@@ -321,20 +286,20 @@ class AnswerComparer:
         if not is_statement(gold):
             return self._compare_with_chain(gold, answer)
         if not is_statement(answer):
-            if relations.states_antiderivative(gold) and isinstance(gold, tree.Relation):
+            if assignments.states_antiderivative(gold) and isinstance(gold, tree.Relation):
                 return self.is_equal(gold.parts[-1], answer)
             if isinstance(gold, tree.Relation) and isinstance(gold.parts[-1], tree.Matrix):
                 return gold.ops == ("=",) and self._compare_matrices(gold.parts[-1], answer)
-            if relations.is_rounded_calculation(gold):
+            if assignments.is_rounded_calculation(gold):
                 return any(self.is_equal(part, answer) for part in gold.parts)
-            has_name = relations.has_named_left_side(gold)
+            has_name = assignments.has_named_left_side(gold)
             defines_value = has_name or isinstance(gold, tree.SetMembership)
-            values = relations.assigned_values(gold) if defines_value else None
+            values = assignments.assigned_values(gold) if defines_value else None
             return values is not None and self.is_equal(values[-1], answer)
-        values = relations.assigned_values(answer)
+        values = assignments.assigned_values(answer)
         if values is not None and self.is_equal(gold, values[-1]):
             return True
-        values = relations.assigned_values(gold)
+        values = assignments.assigned_values(gold)
         if values is not None and self.is_equal(answer, values[-1]):
             return True
         parts = self._as_parts() if isinstance(gold, tree.ValueList) else self
@@ -342,7 +307,7 @@ class AnswerComparer:
 
     def _compare_with_chain(self, gold: Value, answer: Value) -> bool:
         """Compare a plain gold with an answer such as ``x = 2 · 3 = 6``."""
-        results = relations.chain_result(answer, gold)
+        results = assignments.chain_result(answer, gold)
         if results is None:
             return False
         if isinstance(answer, tree.Relation) and "~" in answer.ops:
@@ -350,12 +315,12 @@ class AnswerComparer:
         return all(self.is_equal(gold, result) for result in results)
 
     def _compare_sets(self, gold: Value, answer: Value) -> bool:
-        """Compare two values as sets of reals; as families if one is not a set of reals."""
+        """Compare two values as sets of reals."""
         try:
             gold_set = parse_real_set(gold, self.budget)
             answer_set = parse_real_set(answer, self.budget)
         except NotASetError:
-            return families.are_equal_families(gold, answer, self.is_equal, self.budget)
+            return False
         has_both_variables = gold_set.variable and answer_set.variable
         if has_both_variables and gold_set.variable != answer_set.variable:
             return False
@@ -380,9 +345,9 @@ class AnswerComparer:
         sides = self if isinstance(gold.parts[0], tree.Sym | tree.Call) else self._as_parts()
         if sides._compare_in_order(gold.parts, answer.parts):
             return True
-        if relations.is_constant_assignment(gold) and relations.is_constant_assignment(answer):
+        if assignments.is_constant_assignment(gold) and assignments.is_constant_assignment(answer):
             return False
-        if relations.states_result(gold) and relations.states_result(answer):
+        if assignments.states_result(gold) and assignments.states_result(answer):
             return sides._compare_results(gold, answer)
         differences = relations.side_differences(*map(relations.square_out, (gold, answer)))
         if differences is None:
@@ -398,19 +363,13 @@ class AnswerComparer:
         ):
             return True
         renamed = relations.with_common_constant(left, right)
-        if renamed is not None and constant_ratio_sign(left, renamed, self.budget):
-            return True
-        differences = relations.without_arguments(left, right)
-        if differences is None:
-            return False
-        left, right = differences
-        return constant_ratio_sign(left, right, self.budget) != 0
+        return renamed is not None and constant_ratio_sign(left, renamed, self.budget) != 0
 
     def _compare_results(self, gold: tree.Relation, answer: tree.Relation) -> bool:
         """Compare two calculations by their results; both must be true."""
         if not self.is_equal(gold.parts[-1], answer.parts[-1]):
             return False
-        if relations.states_antiderivative(gold):
+        if assignments.states_antiderivative(gold):
             return self.is_equal(gold.parts[0], answer.parts[0])
         return all(self.is_equal(side.parts[0], side.parts[-1]) for side in (gold, answer))
 
@@ -443,6 +402,4 @@ def _have_same_multiplicities(
 
 def _has_residue_class(value: Value, other: Value) -> bool:
     """Whether ``value`` is a congruence and ``other`` may be one."""
-    if not families.residue_with_modulus(value):
-        return False
-    return is_statement(other) or families.parse_family(other) is not None
+    return residue_with_modulus(value) is not None and is_statement(other)

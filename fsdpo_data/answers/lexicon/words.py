@@ -153,37 +153,12 @@ def read_date_or_time(text: str) -> DateOrTime | None:
     time_text = _CONNECTING_WORD.sub("", time_text).strip()
     if date is not None:
         time_text = _PATTERNS["weekday"].sub("", time_text + " ").strip()
-    time_text = _PATTERNS["spoken_time"].sub(_write_spoken_time, time_text, count=1)
     for phrase, replacement in _TABLE["time_phrases"].items():
         time_text = re.sub(phrase, replacement, time_text)
     time = _PATTERNS["time"].fullmatch(time_text) if time_text else None
     if time is None and (time_text or date is None):
         return None
     return _make_date_or_time(time, date)
-
-
-def _write_spoken_time(match: re.Match[str]) -> str:
-    """Write "half past two" as 2:30; a text that states no time of the clock is unchanged."""
-    hour = _read_small_number(match["hour"])
-    minutes = (
-        {"half": 30, "quarter": 15}[match["part"].lower()]
-        if match["part"]
-        else _read_small_number(match["minutes"])
-    )
-    if not 0 < minutes < 60 or not 0 < hour <= 12:
-        return match[0]
-    if match["side"].lower() == "to":
-        hour = (hour - 2) % 12 + 1
-        minutes = 60 - minutes
-    return f"{hour}:{minutes:02}"
-
-
-def _read_small_number(text: str) -> int:
-    """Return the number that digits or words state, or 0."""
-    if text.isdigit():
-        return int(text)
-    value, word_count = _read_cardinal(text.lower().replace("-", " ").split())
-    return value if word_count else 0
 
 
 def find_dates(text: str) -> list[DateOrTime]:

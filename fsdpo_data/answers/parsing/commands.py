@@ -89,16 +89,6 @@ def parse_figure(cursor: TokenCursor) -> Node:
     return tree.Sym(f"angle {''.join(min(corners, corners[::-1]))}")
 
 
-@operand("cmd", "partial")
-def parse_partial_derivative(cursor: TokenCursor) -> Node:
-    r"""Parse ``\partial f/\partial x``."""
-    function = cursor.take_group_text()
-    if cursor.peek_sign() == "/" and cursor.peek_sign(1) == "partial":
-        cursor.skip(2)
-        return tree.Sym(f"{function}'{cursor.take_group_text()}")
-    raise UnparsableAnswerError("the partial derivative has no denominator")
-
-
 @operand("cmd", *ACCENTS)
 def parse_accent(cursor: TokenCursor) -> Value:
     r"""Parse a variable with an accent: ``\dot{x}``, ``\vec{v}``, ``\overline{AB}``."""

@@ -3,7 +3,6 @@
 from fractions import Fraction
 
 from fsdpo_data.answers import tree
-from fsdpo_data.answers.lexicon.numbers import make_decimal
 from fsdpo_data.answers.lexicon.vocabulary import ORDINAL_MARKS
 from fsdpo_data.answers.lexicon.words import (
     SCALES,
@@ -141,8 +140,6 @@ def parse_number_words(cursor: TokenCursor) -> Value:
     cursor.position = end_positions[word_count - 1]
     if is_ordinal:
         return tree.Call("ordinal", (tree.Num(number),))
-    if cursor.peek_word() == "point":
-        return _parse_decimal_words(cursor, int(number))
     if (
         cursor.peek_sign() == "("
         and cursor.peek(1).number == tree.Num(number)
@@ -150,13 +147,3 @@ def parse_number_words(cursor: TokenCursor) -> Value:
     ):
         cursor.skip(3)  # "three (3)"
     return tree.Num(number)
-
-
-def _parse_decimal_words(cursor: TokenCursor, integer_part: int) -> Value:
-    """Parse the decimals of "one point five"; the cursor is at "point"."""
-    cursor.skip()
-    decimals = ""
-    while SMALL_NUMBERS.get(cursor.peek_word(), 10) < 10:
-        decimals += str(SMALL_NUMBERS[cursor.peek_word()])
-        cursor.skip()
-    return make_decimal(str(integer_part), decimals) or tree.Num(Fraction(integer_part))

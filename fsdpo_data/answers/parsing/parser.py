@@ -58,12 +58,3 @@ def vector_components(value: Value) -> Value:
     zeros: dict[str, Node] = dict.fromkeys(_UNIT_VECTORS, tree.Num(Fraction(0)))
     components = [tree.substitute(value, zeros | {axis: tree.ONE}) for axis in axes]
     return tree.ValueList("()", tuple(components))
-
-
-def with_unit_vectors(node: Node) -> Node:
-    """Return an expression in which the letters i, j and k are the unit vectors."""
-    if node == tree.Const("i"):
-        return tree.Sym(_UNIT_VECTORS[0])
-    if isinstance(node, tree.Sym) and node.name in ("j", "k"):
-        return tree.Sym(f"basis{node.name}")
-    return tree.map_children(node, with_unit_vectors)

@@ -14,7 +14,7 @@ from fsdpo_data.answers.lexicon.vocabulary import contains_any, has_foreign_scri
 from fsdpo_data.answers.lexicon.words import DATE_OR_TIME_MARKERS, SMALL_NUMBERS, read_date_or_time
 from fsdpo_data.answers.parsing.clean import MAX_LENGTH, clean
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, tokenize
-from fsdpo_data.answers.parsing.parser import parse_answer, vector_components, with_unit_vectors
+from fsdpo_data.answers.parsing.parser import parse_answer, vector_components
 from fsdpo_data.answers.parsing.prose import (
     UNDETERMINED,
     is_name_with_suffix,
@@ -471,7 +471,8 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
         numbers = (Num(Fraction(int(part))) for part in re.findall(r"\d+", cleaned))
         return (value, ValueList("", tuple(numbers)))
     if isinstance(value, ValueList) and value.brackets == "":
-        total = None if " or " in cleaned else combine_quantities(value.items)
+        is_compound = bool(value.items) and " or " not in cleaned
+        total = combine_quantities(value.items) if is_compound else None
         return (value,) if total is None else (value, total)
     if ";" in cleaned and cleaned.startswith("[") and (matrix := _read_rows(cleaned)):
         return (value, matrix)
@@ -479,9 +480,6 @@ def alternatives(cleaned: str, value: Value) -> tuple[Value, ...]:
         return (value, Sym(number_set[1] * 2))
     if is_node(value) and _PATTERNS["python_complex"].fullmatch(cleaned):
         return (value, substitute(value, {"j": Const("i")}))
-    is_vector = _PATTERNS["plain_vector"].fullmatch(cleaned) and "i" in cleaned and "j" in cleaned
-    if is_vector and is_node(value):
-        return (value, vector_components(with_unit_vectors(value)))
     if point := _PATTERNS["labelled_point"].fullmatch(cleaned):
         return _labelled_point(cleaned, point, value)
     return (value, *_read_without_context(cleaned))

@@ -66,3 +66,18 @@ def test_random_and_damaged_texts_have_a_verdict(golds: list[str]) -> None:
     for gold, response in damaged_pairs(golds, SAMPLE_TEXTS, random.Random(1)):
         verdict = grade(gold, response)
         assert not verdict.rule.endswith("error"), (gold, response, verdict)
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer"),
+    [
+        (r"\frac{\mathbf{v}\cdot\mathbf{w}}{\mathbf{v}\cdot\mathbf{v}}\mathbf{v}", r"\mathbf{w}"),
+        (
+            r"C(m)=\begin{cases} 10 & 0 \leq m \leq 500 \\ m-490 & m>500 \end{cases}",
+            r"C(m)=\begin{cases} 10 & 0 < m \leq 500 \\ m-490 & m>500 \end{cases}",
+        ),
+    ],
+)
+def test_changes_that_have_no_reason_are_not_correct(gold: str, answer: str) -> None:
+    assert compare_answers(gold, answer, 0.0).status != "correct"
+    assert compare_answers(gold, gold, 0.0).status == "correct"

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sympy_trees import sympy_expression
 from typed_pairs import typed_pairs
 
 from fsdpo_data.answers import GradingRequest
-from fsdpo_data.answers.comparison import symbolic, worker
 from fsdpo_data.answers.comparison.equivalence import compare_answers
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.parsing.read import read_answer
@@ -110,12 +110,8 @@ def are_equal_by_sympy(left: Any, right: Any) -> bool | None:
     signal.signal(signal.SIGALRM, raise_timeout)
     signal.setitimer(signal.ITIMER_REAL, SYMPY_TIMEOUT_SECONDS)
     try:
-        if worker.are_equal(symbolic.encode_tree(left), symbolic.encode_tree(right)):
-            return True
-        difference = worker.build_expression(symbolic.encode_tree(left)) - worker.build_expression(
-            symbolic.encode_tree(right)
-        )
-        return difference.equals(0)
+        difference = sympy_expression(left) - sympy_expression(right)
+        return difference == 0 or difference.simplify() == 0 or difference.equals(0)
     except Exception:  # sympy raises many kinds of errors; such a pair is undecided
         return None
     finally:

@@ -244,6 +244,8 @@ def test_large_constants_labels_and_names_count(gold: str, answer: str) -> None:
         (r"p \equiv 1 \pmod 8", r"p \equiv 1 \pmod 0"),
         (r"S = \sum_{k=1}^{n} k", r"k = \sum_{S=1}^{n} k"),
         (r"T = \sum_{k=1}^n a_k", r"k = \sum_{k=1}^n a_T"),
+        ("5 s^{-1}", r"\sum_{ek=1}^{n}5 s^{-1}"),
+        (r"\begin{cases} \end{pmatrix}", r"\begin{pmatrix} 6 \\ -15 \end{pmatrix}"),
         (r"f(x)=-2(x-2 i)(x+2 i)(x+2)", r"x(f)=-2(x-2 i)(x+2 i)(x+2)"),
     ],
 )
@@ -318,3 +320,8 @@ def test_an_exception_in_a_rule_leaves_a_text_undecided(monkeypatch: pytest.Monk
 )
 def test_incorrect_is_proven(gold: str, answer: str, expected: str) -> None:
     assert compare_answers(gold, answer).status == expected
+
+
+def test_a_response_with_an_empty_formula_has_a_verdict() -> None:
+    verdict = MathGrader().grade([GradingRequest("20 (years old)", "So it is $ $.")])[0]
+    assert not verdict.rule.endswith("error")

@@ -135,8 +135,7 @@ def test_a_thread_gets_the_right_reward() -> None:
 def test_threads_get_the_rewards_of_one_thread(shared: Path) -> None:
     with gzip.open(shared / "data/pools/math500/candidates.jsonl.gz", "rt") as lines:
         rows = [json.loads(line) for _, line in zip(range(640), lines, strict=False)]
-    # Different problems, and among them golds that sympy compares.
-    rows = rows[::4]
+    rows = rows[::4]  # different problems
     reward = rewards.outcome(gold_column="gold")
 
     def reward_row(row: Mapping[str, str]) -> float | None:
