@@ -160,6 +160,8 @@ class _Evaluator:
             self.take()
             index = self.take()
             while index.startswith("{") and not index.endswith("}"):
+                if not self.peek():
+                    raise _UnreadableError(index)
                 index += self.take()
             token += f"_{index.strip('{}')}"
         elif token == "\\operatorname" or self.peek() == "{":

@@ -125,7 +125,8 @@ def decide_by_readings(
         return Decision("undecided", "order", "the repetitions of a value")
     if renamed := _find_renamed(gold, answer, comparer):
         domains = parameter_names(gold.value), parameter_names(answer.value)
-        is_bound = all(domains) and renamed in domains
+        is_free = domains[0] & all_names(answer.value) or domains[1] & all_names(gold.value)
+        is_bound = all(domains) and renamed in domains and not is_free
         if is_bound or renamed <= gold.quantified[1] | answer.quantified[1]:
             return Decision("correct", "renamed")
         return Decision("undecided", "names", f"the names {', '.join(sorted(renamed))}")

@@ -22,6 +22,7 @@ from fsdpo_data.answers.comparison.symbols import (
     has_absolute_value,
     has_imaginary_unit,
     has_steps,
+    indexed_names,
     integer_symbols,
     unevaluated_operators,
 )
@@ -221,6 +222,9 @@ def _compare_at_points(
     left: Node, right: Node, budget: Budget, *, allow_complex: bool
 ) -> bool | None:
     """Compare at fixed points; return None if both are defined at too few of them."""
+    if has_steps(left, right) and (indexed_names(left) or indexed_names(right)):
+        budget.unread = "the terms of a sequence"  # no point shows where ⌊a_k / 3⌋ changes
+        return False
     if has_steps(left, right):
         is_equal_in_window = compare_in_window(left, right)
         if is_equal_in_window is not None:

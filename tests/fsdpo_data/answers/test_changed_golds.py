@@ -76,8 +76,16 @@ def test_random_and_damaged_texts_have_a_verdict(golds: list[str]) -> None:
             r"C(m)=\begin{cases} 10 & 0 \leq m \leq 500 \\ m-490 & m>500 \end{cases}",
             r"C(m)=\begin{cases} 10 & 0 < m \leq 500 \\ m-490 & m>500 \end{cases}",
         ),
+        (
+            r"\prod_{i=1}^n \lfloor \frac{a_i}{3} \rfloor",
+            r"\prod_{i=1}^n \lfloor \frac{a_i}{4} \rfloor",
+        ),
     ],
 )
 def test_changes_that_have_no_reason_are_not_correct(gold: str, answer: str) -> None:
     assert compare_answers(gold, answer, 0.0).status != "correct"
     assert compare_answers(gold, gold, 0.0).status == "correct"
+
+
+def test_the_evaluator_of_changes_reads_no_index_that_does_not_end() -> None:
+    assert not keeps_value("x_{1 + 2", "x_{2 + 1")

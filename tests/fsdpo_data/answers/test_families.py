@@ -148,6 +148,7 @@ def test_other_forms_that_are_not_read_are_undecided(gold, answer):
     ("gold", "answer", "expected"),
     [
         (r"(k\pi, 0), k \in \mathbb{Z}", r"(n\pi, 0), n \in \mathbb{Z}", "correct"),
+        (r"(k\pi, 0), k \in \mathbb{Z}", r"(k\pi, 0), n \in \mathbb{Z}", "undecided"),
         ("a_n = 2n+1", r"a_n = 2n+1, n \in \mathbb{N}^*", "correct"),
         ("a_n = 2n+1", r"a_n = 2n-1, n \in \mathbb{N}^*", "incorrect"),
         (r"x=k\pi, k \in \mathbb{Z}", r"x=2k\pi, k \in \mathbb{Z}", "incorrect"),
