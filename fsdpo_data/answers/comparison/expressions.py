@@ -1,4 +1,4 @@
-"""Comparison of expressions: by structure, by residues, and in 60 digits."""
+"""Comparison of expressions: by structure, by residues, in 60 digits, and last by sympy."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -8,6 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
+from fsdpo_data.answers.comparison import symbolic
 from fsdpo_data.answers.comparison.exact_values import rational_value
 from fsdpo_data.answers.comparison.modular import PRIMES, ResidueEvaluator, UndefinedValueError
 from fsdpo_data.answers.comparison.mpmath_functions import (
@@ -93,13 +94,16 @@ def are_equal_expressions(left: Node, right: Node, budget: Budget) -> bool:
     equal_by_residues = _compare_by_residues(left, right, budget)
     if equal_by_residues is True:
         return True
-    if unevaluated := unevaluated_operators(left) | unevaluated_operators(right):
+    unevaluated = unevaluated_operators(left) | unevaluated_operators(right)
+    if unevaluated:
         budget.unread = f"the operator {min(unevaluated)}"
     if _is_decimal_for(left, right) or _is_decimal_for(right, left):
         return _compare_to_shown_digits(left, right, budget)
     if equal_by_residues is not None:
         return equal_by_residues
-    return _compare_by_digits(left, right, budget)
+    if _compare_by_digits(left, right, budget):
+        return True
+    return bool(unevaluated) and symbolic.are_proven_equal(left, right)
 
 
 def infinity_sign(node: Node) -> int:

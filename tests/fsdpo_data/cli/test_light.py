@@ -71,6 +71,7 @@ print("loaded:", *sys.modules, file=sys.stderr)
     grader = {name for name in ours if name.startswith("fsdpo_data.answers")}
     assert ours - grader == {"fsdpo_data.core", "fsdpo_data.core.errors"}
     assert "fsdpo_data.answers.grader" in grader
+    assert "fsdpo_data.answers.comparison.worker" not in grader  # only sympy's process needs it
 
 
 def test_the_check_sees_what_is_loaded() -> None:
