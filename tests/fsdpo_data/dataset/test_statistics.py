@@ -37,13 +37,14 @@ def mean(value: float, n: int, low: float, high: float, clusters: int | None = N
     return Mean(value=value, n=n, ci95=Interval(low, high), clusters=clusters)
 
 
-#: The statistics that the manifests had when every stage counted its own rows.
+#: The statistics that the manifests had when every stage counted its own rows. In the accuracy,
+#: the three undecided solutions now count as wrong.
 SOLUTIONS: dict[Path, dict[str, Any]] = {
     EXAMPLE: {
         "outcomes": {"correct": 240, "incorrect": 916, "no_answer": 41, "undecided": 3},
         "labels": {"steps": 6924, "negative": 5617, "positive": 1294, "unlabelled": 13},
         "max_samples": 8,
-        "accuracy": mean(0.200501, 1197, 0.160047, 0.24816, 150),
+        "accuracy": mean(0.2, 1200, 0.159639, 0.247559, 150),
         "pass_at_k": mean(0.52, 150, 0.440552, 0.598449),
         "solved_problems": 78,
         "mixed_problems": 75,
@@ -179,9 +180,14 @@ def test_accuracy_and_pass_at_1_of_the_same_solutions_have_one_interval() -> Non
 
 def expected_numbers(rows: pl.DataFrame) -> dict[str, Any]:
     """Compute statistics of solutions with one plain expression or loop for each number."""
-    graded = rows.filter(pl.col("outcome").is_in(["correct", "incorrect", "no_answer"]))
-    by_problem = graded.group_by("problem_id").agg(
-        rate=(pl.col("outcome") == "correct").mean(), n=pl.len()
+    graded_outcomes = ["correct", "incorrect", "no_answer"]
+    counted_rows = rows.filter(
+        pl.col("outcome").is_in([*graded_outcomes, "undecided", "timed_out"])
+    )
+    by_problem = counted_rows.group_by("problem_id").agg(
+        is_solved=(pl.col("outcome") == "correct").any(),
+        is_mixed=pl.col("outcome").is_in(["incorrect", "no_answer"]).any()
+        & (pl.col("outcome") == "correct").any(),
     )
     labels = [label for row in rows["labels"].to_list() for label in row or ()]
     n_steps = sum(map(len, rows["completions"].to_list()))
@@ -195,11 +201,11 @@ def expected_numbers(rows: pl.DataFrame) -> dict[str, Any]:
         "positive": labels.count(True),
         "negative": labels.count(False),
         "max_samples": max(rows["problem_id"].value_counts()["count"]),
-        "accuracy": round(graded.select((pl.col("outcome") == "correct").mean()).item(), 6),
-        "graded": graded.height,
+        "accuracy": round(counted_rows.select((pl.col("outcome") == "correct").mean()).item(), 6),
+        "counted": counted_rows.height,
         "clusters": by_problem.height,
-        "pass_at_k": round((by_problem["rate"] > 0).mean(), 6),  # type: ignore[arg-type]
-        "mixed_problems": by_problem.filter(pl.col("rate").is_between(1e-9, 1 - 1e-9)).height,
+        "pass_at_k": round(by_problem["is_solved"].mean(), 6),  # type: ignore[arg-type]
+        "mixed_problems": by_problem["is_mixed"].sum(),
         "truncated": rows.filter(pl.col("finish_reason") == "length").height,
         "distinct": len(texts),
         "scored": rows["step_rewards"].count(),
@@ -225,7 +231,7 @@ def actual_numbers(root: Path) -> dict[str, Any]:
         "negative": solutions.labels.get("negative", 0),
         "max_samples": solutions.max_samples,
         "accuracy": solutions.accuracy.value,
-        "graded": solutions.accuracy.n,
+        "counted": solutions.accuracy.n,
         "clusters": solutions.accuracy.clusters,
         "pass_at_k": solutions.pass_at_k.value,
         "mixed_problems": solutions.mixed_problems,
