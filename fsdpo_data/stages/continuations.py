@@ -429,6 +429,11 @@ def resolve_continuation_sampler(
             "continuations, so those whose answers need a judge would not count. Continue the "
             "dataset before `grade`, or accept this with `grader_alone=True`.",
         )
+    if judge is None and options.grader_alone:
+        raise options.field_error(
+            "grader_alone",
+            f"no judge decided outcomes of {data}, so nothing reads this option. Leave it out.",
+        )
     sampling = continuation_sampling(manifest, n, **options.sampling_overrides)
     model = _resolve_continuation_model(data, options, manifest)
     _warn_of_unknown_settings(data, options, manifest, sampling)

@@ -61,10 +61,7 @@ class SealOptions(Options):
     all hashes again, and states in the manifest and on the card that the dataset was edited.
 
     Examples:
-        cp -r runs/demo runs/edited
-        python -c 'import polars as pl; file = "runs/edited/solutions/train-00000-of-00001.parquet";
-        pl.read_parquet(file).filter(pl.col("n_tokens") < 400).write_parquet(file)'
-        fsdpo-data seal runs/edited --out runs/short --parent runs/demo
+        fsdpo-data seal runs/edited --out runs/reviewed --parent runs/demo
     """
 
     folder: Annotated[Path, Option(positional=True)]

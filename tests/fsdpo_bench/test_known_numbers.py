@@ -410,9 +410,9 @@ def test_other_commands_on_a_mixed_dataset(mixed_samples: tuple[Path, Path]) -> 
     assert ("ranking AUC, mean", "0.750", "(2 problems)") in rows
     assert ("mean", "41.7", "58.3") in rows and ("a perfect PRM", "41.7", "66.7") in rows
     numbers = {
-        # Without the three undecided answers: 5 of 9, and 3 of 3 problems have a right sample.
-        "accuracy": ("55.6 %", "(5 of 9; 3 without a verdict are left out)"),
-        "pass@3": ("100.0 %", "(3 of 3)"),
+        # The three undecided answers of a problem count as wrong: 3 of 4 have a right sample.
+        "accuracy": ("41.7 %", "(5 of 12; 3 undecided count as wrong)"),
+        "pass@3": ("75.0 %", "(3 of 4)"),
         "mixed problems": ("3", "(with correct and incorrect samples, which can form pairs)"),
         "outcomes": ("5 correct, 3 incorrect, 1 no answer, 3 undecided",),
         # 13 steps, of which the 3 of undecided solutions have no label: 6 of 10.

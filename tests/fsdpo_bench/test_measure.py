@@ -235,12 +235,12 @@ def test_a_vote_without_answers_counts_as_no_answer(tmp_path: Path) -> None:
 def test_accuracy_without_tolerance_and_without_the_judge(tmp_path: Path) -> None:
     problems = [make_problem(number) for number in range(4)]
     strict = [True, False, True, False]
-    judges = [None, None, "judge/m@1", "judge/m@1"]
+    verdicts_by = ["math@6/boxed/number"] * 2 + ["judge/m@1"] * 2
     outcomes = "cccu"
     rows = [
-        make_solutions(problem, outcome, strict=[is_strict], answer_judge=[judge])[0]
-        for problem, outcome, is_strict, judge in zip(
-            problems, outcomes, strict, judges, strict=True
+        make_solutions(problem, outcome, strict=[is_strict], verdict_by=[verdict_by])[0]
+        for problem, outcome, is_strict, verdict_by in zip(
+            problems, outcomes, strict, verdicts_by, strict=True
         )
     ]
     task = only_task(measure_paths(write_dataset(tmp_path / "d", problems, rows)))

@@ -617,13 +617,14 @@ def test_protocols_that_contradict_each_other_are_refused(tmp_path: Path) -> Non
     file = write_first_errors(tmp_path / "gsm8k.json", "0.2")
     one_class = write_first_errors(tmp_path / "one.json", "0.2", count=1)
     common = {"likelihood": "fake", "template": "problem", "processbench": [file]}
+    by_judge = {"likelihood": None, "prm": "fake", "majority": True}
     for changes, message in (
         ({"tune_on": file, "threshold": 0.5}, "tune_on = .*with `threshold`, nothing reads"),
-        ({"majority": True, "threshold": 0.5}, "threshold = 0.5: with `majority`"),
-        ({"majority": True, "tune_on": file}, "tune_on = .*with `majority`"),
+        (by_judge | {"threshold": 0.5}, "threshold = 0.5: with `majority`"),
+        (by_judge | {"tune_on": file}, "tune_on = .*with `majority`"),
         ({"tune_fraction": 0.5, "tune_on": file}, "tune_fraction = 0.5: with `tune_on`"),
-        ({"majority": True}, "`majority` is for judges"),
-        ({"votes": 8}, "`votes` is for judges"),
+        ({"majority": True}, "majority = .*the model of `likelihood` does not read this option"),
+        ({"votes": 8}, "votes = 8: the model of `likelihood` does not read this option"),
         ({"tune_on": one_class}, "need solutions with and without an error"),
         (
             {"tune_on": file, "processbench": [], "data": tmp_path, "template": None},

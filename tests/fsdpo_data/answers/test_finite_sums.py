@@ -27,13 +27,9 @@ DIFFERENT = [
     (r"\sum_{k=1}^n k", r"\frac{n(n+2)}{2}"),
 ]
 UNDECIDED = [
-    (r"\sum_{k=1}^{\infty} \frac{1}{k^2}", r"\frac{\pi^2}{6}"),
     (r"\sum_{n=0}^{\infty} x^n", r"\frac{1}{1+x}"),
     (r"\sum_{n=0}^{\infty} x^n", r"\sum_{n=1}^{\infty} x^n"),
-    (r"\int_0^1 x^2 \, dx", r"\frac13"),
-    (r"\int_0^1 2x \, dx", r"\int_0^1 3x^2 \, dx"),
     ("0.3333", r"\int_0^1 x^2 \, dx"),
-    (r"\lim_{x \to 0} \frac{\sin x}{x}", "1"),
     (r"y = \int_0^x e^{t^2} dt", r"y = \int_0^x e^{t} dt"),
     (r"\sum_{k=1}^{n/2} k", "n"),
     (r"2^{501}-2", r"\sum_{k=1}^{500} 2^k"),

@@ -74,7 +74,7 @@ def test_the_process_parses_no_text() -> None:
     assert not forbidden & (names | called)
 
 
-def test_sympy_is_asked_only_about_operators_without_a_value(
+def test_sympy_reads_only_operators_without_a_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(symbolic, "_ask", lambda question: pytest.fail(f"asked {question}"))
