@@ -62,6 +62,7 @@ _COMPOUND_TYPES = (
 _UNIT_POWERS = (2, 3, 4, 6, 7, 9, 12, 15)
 _CURRENCY_POWERS = (2,)  #: Powers of ten between a currency and its coins.
 _VARIABLES = frozenset("xyzn")  #: Letters that are no unit.
+_PARAMETERS = frozenset(("t", "s", "lambda"))  #: Letters of the parameter of a line.
 _COORDINATES = "xyzw"  #: First letters of the names of coordinates.
 _MAX_RENAMED = 2  #: Most symbols that may have other names on the other side.
 #: A name directly before an argument in brackets, such as ``\\operatorname{Re}(3+2i)``.
@@ -263,7 +264,8 @@ def _may_be_vector(value: Value) -> bool:
 def _unclear_parameter(gold: Value, answer: Value, comparer: AnswerComparer) -> str:
     """Return a parameter over which both sides run, if no rule compares them, or ""."""
     letters = [_letters_of_points(side) for side in (gold, answer)]
-    if all(letters) and (letters[0] != letters[1] or _has_assignments(gold, answer)):
+    are_lines = _has_assignments(gold, answer) or isinstance(gold, tree.Relation)
+    if all(letters) and (letters[0] != letters[1] or are_lines or letters[0] & _PARAMETERS):
         return f"the points over {min(letters[0])}"
     sides = [without_domain_condition(side) for side in (gold, answer)]
     has_domain = any(map(parameter_names, sides))
@@ -425,7 +427,7 @@ def _states_no_part(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerCo
     if len(gold.text) < MAX_TEXT_CHARS and _is_constant(answer.value):
         constants = find_constants(gold.unwrapped)
         values = [read(constant) for constant in constants or ()]
-        if constants is not None and not any(isinstance(value, Words) for value in values):
+        if constants and not any(isinstance(value, Words) for value in values):
             return not any(comparer.is_equal(value, answer.value) for value in values)
     if not gold.islands:
         return False

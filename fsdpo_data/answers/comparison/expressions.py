@@ -1,10 +1,10 @@
 """Comparison of expressions: by structure, by residues, in 60 digits, and last by sympy."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from fractions import Fraction
 from functools import lru_cache, partial
-from itertools import islice
+from itertools import islice, product
 from typing import NamedTuple
 
 from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
@@ -48,6 +48,7 @@ from fsdpo_data.answers.tree import (
     multiply,
     negate,
     substitute,
+    walk,
 )
 
 #: Fixed points at which expressions with symbols are compared, in this order.
@@ -72,6 +73,7 @@ _MAX_BINARY_EXPONENT = 100_000
 _UNKNOWNS = frozenset("xyztuvwnk")
 _MAX_WINDOW_SYMBOLS = 2  #: Most symbols of expressions that are compared in a window.
 _MAX_CONSTANT_SIZE = 10**15  #: Largest irrational constant of a window.
+_MAX_GRID_NUMBERS = 8  #: Most numbers of each of two integer symbols that are compared together.
 _MIN_WINDOW_POINTS = 10  #: Fewest whole numbers that make two expressions equal.
 _WINDOW_OPERATIONS = 40_000  #: Operations that the comparison in a window may use.
 
@@ -87,14 +89,16 @@ def are_equal_expressions(left: Node, right: Node, budget: Budget) -> bool:
         return True
     if isinstance(left, Num) and isinstance(right, Num):
         return numbers_agree(left, right)
+    unevaluated = unevaluated_operators(left) | unevaluated_operators(right)
     left_infinity = infinity_sign(left)
     right_infinity = infinity_sign(right)
     if left_infinity or right_infinity:
+        if unevaluated:
+            budget.unread = f"the operator {min(unevaluated)}"
         return left_infinity == right_infinity
     equal_by_residues = _compare_by_residues(left, right, budget)
     if equal_by_residues is True:
         return True
-    unevaluated = unevaluated_operators(left) | unevaluated_operators(right)
     if unevaluated:
         budget.unread = f"the operator {min(unevaluated)}"
     if _is_decimal_for(left, right) or _is_decimal_for(right, left):
@@ -230,7 +234,7 @@ def _compare_at_points(
         budget.unread = "the terms of a sequence"  # no point shows where ⌊a_k / 3⌋ changes
         return False
     if has_steps(left, right):
-        is_equal_in_window = compare_in_window(left, right)
+        is_equal_in_window = compare_in_window(left, right, budget)
         if is_equal_in_window is not None:
             return is_equal_in_window
     agreeing_points = 0
@@ -246,45 +250,76 @@ def _compare_at_points(
     return True if agreeing_points >= MIN_COMPARED_POINTS else None
 
 
-def compare_in_window(left: Node, right: Node) -> bool | None:
+def compare_in_window(left: Node, right: Node, budget: Budget) -> bool | None:
     """Compare two expressions with steps, such as floors, on a window of each symbol.
 
     The window has whole numbers and half-integers, and the numbers near all constants. If all
     symbols are names of integers, the expressions are equal if they agree on whole numbers.
 
     Returns:
-        False if they differ in the window. True if they agree on all whole numbers of integer
-        symbols. None if the window does not decide.
+        False if they differ in the window, or if it cannot tell; ``budget.unread`` then says why.
+        True if they agree on all whole numbers of integer symbols. None if the window does not
+        decide.
     """
     names = sorted(free_symbols(left) | free_symbols(right))
     if not 0 < len(names) <= _MAX_WINDOW_SYMBOLS:
         return None
     are_integers = INTEGER_NAMES.issuperset(names)
-    centers = breakpoints(constant_sizes(left) | constant_sizes(right))
-    budget = Budget(_WINDOW_OPERATIONS)
-    n_compared = 0
-    with suppress(BudgetExceededError):
-        for name in names:
-            for number in window(centers, are_integers=are_integers):
-                values = {name: Num(number)}
-                left_side = substitute(left, values)
-                right_side = substitute(right, values)
-                for left_value, right_value, scale in _values_at_points(
-                    left_side,
-                    right_side,
-                    budget,
-                    points=POINTS[:1],
-                    integer_names=frozenset(names),
-                ):
-                    if not nearly_equal(left_value, right_value, scale):
-                        return False
-                    n_compared += 1
-    return True if are_integers and n_compared >= _MIN_WINDOW_POINTS else None
+    numbers = window(
+        breakpoints(constant_sizes(left) | constant_sizes(right)), are_integers=are_integers
+    )
+    window_budget = Budget(_WINDOW_OPERATIONS)
+    try:
+        n_compared = 0
+        for values in _window_values(names, numbers, are_integers=are_integers):
+            are_equal = _agree_at(left, right, values, window_budget)
+            if are_equal is False:
+                return False
+            n_compared += bool(are_equal)
+        if not are_integers or n_compared < _MIN_WINDOW_POINTS:
+            return None
+        # A natural number is the usual meaning of n; other letters may be negative.
+        for name in set(names) - {"n"}:
+            for number in (Fraction(0), *(-number for number in numbers)):
+                if _agree_at(left, right, {name: Num(number)}, window_budget) is False:
+                    budget.unread = f"the sign of {name}"
+                    return False
+    except BudgetExceededError:
+        budget.unread = "a function with steps at many numbers"
+        return False
+    return True
+
+
+def _window_values(
+    names: Sequence[str], numbers: Sequence[Fraction], *, are_integers: bool
+) -> Iterator[dict[str, Node]]:
+    """Yield values of symbols: of each symbol alone, and of two integer symbols together."""
+    for name in names:
+        for number in numbers:
+            yield {name: Num(number)}
+    if are_integers and len(names) > 1:
+        for values in product(numbers[:_MAX_GRID_NUMBERS], repeat=len(names)):
+            yield dict(zip(names, map(Num, values), strict=True))
+
+
+def _agree_at(left: Node, right: Node, values: Mapping[str, Node], budget: Budget) -> bool | None:
+    """Whether two expressions agree where symbols have these values; None if not defined there."""
+    left_side = substitute(left, values)
+    right_side = substitute(right, values)
+    names = free_symbols(left) | free_symbols(right)
+    are_equal = None
+    for left_value, right_value, scale in _values_at_points(
+        left_side, right_side, budget, points=POINTS[:1], integer_names=frozenset(names)
+    ):
+        if not nearly_equal(left_value, right_value, scale):
+            return False
+        are_equal = True
+    return are_equal
 
 
 def constant_sizes(node: Node) -> frozenset[Fraction]:
     """Return the sizes of the largest parts without symbols, such as ``10^6`` in ``x - 10^6``."""
-    if free_symbols(node):
+    if any(isinstance(part, Sym) for part in walk(node)):  # bound ones, too
         return frozenset().union(*map(constant_sizes, children(node)))
     value = rational_value(node)
     if value is None:

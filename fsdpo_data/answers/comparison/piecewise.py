@@ -3,6 +3,9 @@
 A function by cases may equal an expression: ``x if x >= 0, -x if x < 0`` is ``|x|``.
 """
 
+from collections.abc import Mapping
+from fractions import Fraction
+
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget, NumberTooLargeError
 from fsdpo_data.answers.comparison.expressions import (
@@ -19,8 +22,10 @@ from fsdpo_data.answers.tree import Node, Num, Value
 
 _MIN_COMPARED = 6  #: Fewest numbers of the window at which both functions are defined.
 _PARITIES = {"even": 0, "odd": 1}
-#: The sets of whole numbers; the window of a whole number has only positive ones.
+#: The sets of whole numbers.
 _INTEGER_SETS = (tree.Sym("ZZ"), tree.Sym("NN"), tree.Sym("NN+"))
+#: The smallest numbers of sets.
+_SMALLEST: Mapping[Value, int] = {tree.Sym("NN"): 0, tree.Sym("NN+"): 1}
 
 
 class _UnreadCasesError(ValueError):
@@ -74,8 +79,10 @@ def _operands(condition: Value) -> list[Node]:
     match condition:
         case tree.Relation():
             parts = condition.parts
+            _check_bare_variable(parts)
         case tree.SetMembership(left, right) if right in _INTEGER_SETS:
             parts = (left,)
+            _check_bare_variable(parts)
         case tree.Connective("and", joined):
             return [operand for part in joined for operand in _operands(part)]
         case tree.Quantity(node, unit) if unit.label in _PARITIES:
@@ -86,6 +93,14 @@ def _operands(condition: Value) -> list[Node]:
     if len(nodes) < len(parts):
         raise _UnreadCasesError
     return nodes
+
+
+def _check_bare_variable(parts: tuple[Value, ...]) -> None:
+    """Refuse bounds on ``2x`` or ``x^2``, which no number of the window is near."""
+    if any(
+        tree.is_node(part) and free_symbols(part) and type(part) is not tree.Sym for part in parts
+    ):
+        raise _UnreadCasesError
 
 
 def _states_start(side: Value) -> bool:
@@ -105,9 +120,10 @@ def _window(
     A sequence starts at 1, unless both sides state where it starts (``has_start``).
     """
     has_parity = any(isinstance(condition, tree.Quantity) for condition in conditions)
+    are_integers = has_parity or name in INTEGER_NAMES
     centers = breakpoints(frozenset().union(*map(constant_sizes, values)))
     centers += [bound.value for bound in bounds if isinstance(bound, Num)]
-    numbers = window(centers, are_integers=has_parity or name in INTEGER_NAMES)
+    numbers = window(centers, are_integers=are_integers)
     if has_start:
         numbers += [
             bound.value + distance
@@ -120,7 +136,7 @@ def _window(
         tree.add([bound, Num(distance)])
         for bound in other_bounds
         if not free_symbols(bound)
-        for distance in DISTANCES
+        for distance in ((Fraction(-1), Fraction(0), Fraction(1)) if are_integers else DISTANCES)
     ]
     return [*map(Num, numbers), *near_bounds]
 
@@ -153,7 +169,8 @@ def _holds(condition: Value, name: str, number: Node, budget: Budget) -> bool:
         return all(_compare(left, op, right) for left, op, right in neighbors)
     is_integer = bool(mpmath_context().isint(values[0]))
     if isinstance(condition, tree.SetMembership):
-        return is_integer != condition.negated
+        smallest = _SMALLEST.get(condition.right, -mpmath_context().inf)
+        return (is_integer and values[0] >= smallest) != condition.negated
     if isinstance(condition, tree.Quantity):
         return is_integer and values[0] % 2 == _PARITIES[condition.unit.label]
     raise _UnreadCasesError

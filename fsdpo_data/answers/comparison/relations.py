@@ -7,6 +7,7 @@ from fsdpo_data.answers.comparison.assignments import is_constant_assignment, is
 from fsdpo_data.answers.comparison.modular import UndefinedValueError
 from fsdpo_data.answers.comparison.numeric import Evaluator
 from fsdpo_data.answers.comparison.symbols import all_names, free_symbols, rename_symbols
+from fsdpo_data.answers.comparison.windows import INTEGER_NAMES
 from fsdpo_data.answers.lexicon.units import unit_ratio
 from fsdpo_data.answers.tree import (
     Call,
@@ -158,7 +159,8 @@ def _is_natural_domain(head: Value | None, body: Node, condition: Value) -> bool
     if isinstance(condition, SetMembership):
         if condition.right in (Sym("NN"), Sym("NN+")) and isinstance(condition.left, Sym):
             return _is_sequence(head, condition.left)
-        return condition.right == Sym("RR") and condition.left in walk(body)
+        is_whole = isinstance(condition.left, Sym) and condition.left.name in INTEGER_NAMES
+        return condition.right == Sym("RR") and condition.left in walk(body) and not is_whole
     if not isinstance(condition, Relation) or len(condition.ops) != 1:
         return False
     name, bound = condition.parts

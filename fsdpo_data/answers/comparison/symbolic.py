@@ -17,7 +17,7 @@ from typing import Any
 
 from fsdpo_data.answers.budget import BudgetExceededError
 from fsdpo_data.answers.comparison.numeric import is_unknown_function
-from fsdpo_data.answers.comparison.symbols import BINDING_OPERATORS, free_symbols
+from fsdpo_data.answers.comparison.symbols import BINDING_OPERATORS, free_symbols, has_steps
 from fsdpo_data.answers.tree import Call, Const, Node, Num, Pow, Sym, children, walk
 
 #: Wall-clock limit for the start of sympy, in seconds.
@@ -45,6 +45,9 @@ def are_proven_equal(left: Node, right: Node) -> bool:
     if not (_has_operator(left) or _has_operator(right)):
         return False
     if free_symbols(left) != free_symbols(right):
+        return False
+    # Sympy takes symbols as positive, where |x| is x.
+    if free_symbols(left) and has_steps(left, right):
         return False
     if max(_size(left), _size(right)) > MAX_NODES:
         return False

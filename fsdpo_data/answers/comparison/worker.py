@@ -10,6 +10,8 @@ import json
 import resource
 import signal
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import sympy
@@ -53,33 +55,41 @@ def are_equal(left: list[Any], right: list[Any]) -> bool:
     return bool(difference == 0 or sympy.simplify(difference) == 0)
 
 
-def build_expression(node: list[Any]) -> Any:
-    """Return the sympy expression of an encoded expression; KeyError for an unknown name."""
+def build_expression(node: list[Any], bound: Mapping[str, Any] = MappingProxyType({})) -> Any:
+    """Return the sympy expression of an encoded expression; KeyError for an unknown name.
+
+    Args:
+        node: The encoded expression.
+        bound: The variables of the sums, integrals and limits around it, by name.
+    """
     name, *parts = node
     if name == "Num":
         numerator, denominator = parts
         return sympy.Rational(numerator, denominator)
     if name == "Sym":
-        # "#1" and so on name the variables of sums and integrals. Positive symbols let sympy
-        # simplify roots and logarithms.
-        is_integer = parts[0] in ("n", "m", "k") or parts[0].startswith("#")
-        return sympy.Symbol(parts[0], positive=True, integer=is_integer or None)
+        # Positive symbols let sympy simplify roots and logarithms.
+        is_integer = parts[0] in ("n", "m", "k")
+        symbol = sympy.Symbol(parts[0], positive=True, integer=is_integer or None)
+        return bound.get(parts[0], symbol)
     if name == "Const":
         return _CONSTANTS[parts[0]]
     if name in _OPERATORS:
-        return _build_operator(name, parts)
-    return _BUILDERS[name](*map(build_expression, parts))
+        return _build_operator(name, parts, bound)
+    return _BUILDERS[name](*(build_expression(part, bound) for part in parts))
 
 
-def _build_operator(name: str, parts: list[Any]) -> Any:
+def _build_operator(name: str, parts: list[Any], bound: Mapping[str, Any]) -> Any:
     """Return a sum, product, integral or limit over its bound variable."""
-    *bounds, body = map(build_expression, parts[1:])
+    [_, variable_name], *bound_nodes, body_node = parts
+    limits = [build_expression(node, bound) for node in bound_nodes]
     is_discrete = name in ("sum", "prod")
+    # Sympy simplifies the body while it is built, so its variable may not be positive.
     variable = sympy.Dummy(integer=True) if is_discrete else sympy.Dummy(real=True)
-    body = body.xreplace({build_expression(parts[0]): variable})
+    body = build_expression(body_node, {**bound, variable_name: variable})
     if name == "lim":
-        return sympy.Limit(body, variable, bounds[0])
-    return _OPERATORS[name](body, (variable, *bounds))
+        has_two_sides = limits[0].is_finite
+        return sympy.Limit(body, variable, limits[0], "+-" if has_two_sides else "+")
+    return _OPERATORS[name](body, (variable, *limits))
 
 
 def main() -> None:

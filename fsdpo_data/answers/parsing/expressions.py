@@ -4,6 +4,8 @@ Recursive descent over the tokens of ``lex``. Neighbouring factors are multiplie
 ``8 1/3`` are mixed numbers. The argument of ``\sin 2x`` is the product.
 """
 
+from fractions import Fraction
+
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.parsing.cursor import TokenCursor
 from fsdpo_data.answers.parsing.lex import Token, UnparsableAnswerError
@@ -121,7 +123,8 @@ def _parse_remainder(cursor: TokenCursor, terms: list[Node]) -> Node:
     while sign := cursor.accept("+", "-", "pm", "mp"):
         terms_after.append(as_node(_parse_term(cursor, sign)))
     if len(terms) > 1 or terms_after:
-        return tree.Call("mod of a sum", (*terms, modulus, *terms_after))
+        rest = tree.add(terms_after) if terms_after else tree.Num(Fraction(0))
+        return tree.Call("mod of a sum", (tree.add(terms), modulus, rest))
     return remainder(terms[0], modulus)
 
 

@@ -23,11 +23,25 @@ EQUAL = [
     ("\\sum_{n=0}^{\\infty} x^n", "\\frac{1}{1-x}"),
     ("\\sum_{n=1}^{\\infty} n x^n", "\\frac{x}{(1-x)^2}"),
     ("\\int_0^1 x^2 \\, dx", "\\frac13"),
+    ("\\int_0^1 \\sin(\\pi x) dx", "\\frac{2}{\\pi}"),
+    ("\\int_{-1}^{1} |x| dx", "1"),
     ("\\int_0^{\\infty} e^{-x} dx", "1"),
     ("\\lim_{x \\to 0} \\frac{\\sin x}{x}", "1"),
     ("\\lim_{n \\to \\infty} \\left(1+\\frac1n\\right)^n", "e"),
 ]
 DIFFERENT = [
+    # The variable of an operator is real, and not a positive whole number.
+    ("\\int_0^1 \\sin(\\pi x) dx", "0"),
+    ("\\int_0^1 \\cos(2\\pi x) dx", "1"),
+    ("\\int_{-1}^{1} |x| dx", "0"),
+    ("\\int_{-2}^{1} \\sqrt{x^2} dx", "-\\frac32"),
+    ("\\int_0^3 \\lfloor x\\rfloor dx", "\\frac92"),
+    ("\\int_0^x |t| dt", "\\frac{x^2}{2}"),
+    # A limit has two sides.
+    ("\\lim_{x\\to 0} \\frac{|x|}{x}", "1"),
+    ("\\lim_{x\\to 0} \\arctan(1/x)", "\\frac{\\pi}{2}"),
+    ("\\lim_{x\\to 0} e^{-1/x}", "0"),
+    ("\\infty", "\\lim_{x\\to\\infty} x^2"),
     ("\\sum_{k=1}^{\\infty} \\frac{1}{k^2}", "\\frac{\\pi^2}{6} + \\frac{1}{1000}"),
     ("\\sum_{n=0}^{\\infty} x^n", "\\frac{1}{1+x}"),
     ("\\sum_{n=1}^{\\infty} x^n", "\\frac{1}{1-x}"),
