@@ -86,7 +86,7 @@ UNGRADED: Outcome = "ungraded"
 JUDGE_RULE_PREFIX = "judge/"
 NO_VERDICT = "none"  #: The value of ``verdict_by`` for solutions that nothing graded.
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
-#: The outcomes that count as wrong answers. All other failures belong to the grader or the gold.
+#: The outcomes of answers that are known to be wrong.
 MODEL_FAILURES: tuple[Outcome, ...] = ("incorrect", "no_answer")
 #: The outcomes that measure the model. Labels, pairs and rewards read only these.
 GRADED_OUTCOMES: tuple[Outcome, ...] = ("correct", *MODEL_FAILURES)

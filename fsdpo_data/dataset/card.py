@@ -58,7 +58,9 @@ def example_rows(root: Path, manifest: Manifest) -> dict[str, str]:
     for config in ordered_configs(manifest):
         row = collect_rows(scan_parquet(manifest.config_paths(root, config)).head(1)).to_dicts()
         if row:
-            examples[config] = json.dumps(_shorten(row[0]), indent=2, ensure_ascii=False)
+            examples[config] = json.dumps(
+                _shorten(row[0]), indent=2, ensure_ascii=False, default=str
+            )
     return examples
 
 

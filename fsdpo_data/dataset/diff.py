@@ -14,6 +14,10 @@ from fsdpo_data.dataset.run_directory import KeyChange, differing_keys
 from fsdpo_data.dataset.schema import CONFIGS, scan_rows, unknown_columns
 from fsdpo_data.dataset.validate import check_files, explain_damage
 
+#: Names that no column of a user has: of the hash of an id, and the end of names of new values.
+_KEY = " id"
+_NEW = " new"
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigDiff:
@@ -54,17 +58,17 @@ def diff_datasets(first: Path, second: Path) -> dict[str, ConfigDiff]:
 
 def _diff_config(config: str, first: Sequence[Path], second: Sequence[Path]) -> ConfigDiff:
     """Compare the rows of one config, given its files in both datasets."""
-    columns_by_part = dict(read_toml(__file__)[config])
+    columns_by_part = _columns_by_part(config)
     for files in (first, second):
         names = open_parquet(files[0]).schema_arrow.names if files else []
         columns_by_part |= {name: [name] for name in unknown_columns(config, names)}
     old_rows = _hash_rows(config, first, columns_by_part)
     new_rows = _hash_rows(config, second, columns_by_part)
-    common_rows = old_rows.join(new_rows, on="id", suffix="_new")
+    common_rows = old_rows.join(new_rows, on=_KEY, suffix=_NEW)
     changed = {
-        part: int((common_rows[part] != common_rows[f"{part}_new"]).sum())
+        part: int((common_rows[part] != common_rows[f"{part}{_NEW}"]).sum())
         for part in columns_by_part
-        if part != "id"
+        if part != _KEY
     }
     return ConfigDiff(
         added=new_rows.height - common_rows.height,
@@ -72,6 +76,12 @@ def _diff_config(config: str, first: Sequence[Path], second: Sequence[Path]) -> 
         common=common_rows.height,
         changed=changed,
     )
+
+
+def _columns_by_part(config: str) -> dict[str, Sequence[str]]:
+    """Return the columns of each part of ``diff.toml``; those of the id are under ``_KEY``."""
+    parts = dict(read_toml(__file__)[config])
+    return {_KEY: parts.pop("id"), **parts}
 
 
 def _hash_rows(
@@ -113,7 +123,7 @@ def count_changed_values(
     first_manifest = read_manifest(first)
     counts: dict[str, dict[str, int]] = {}
     for config in CONFIGS:
-        id_columns = read_toml(__file__)[config]["id"]
+        id_columns = _columns_by_part(config)[_KEY]
         frames = []
         for root, manifest in ((first, first_manifest), (second, second_manifest)):
             if files := manifest.config_paths(root, config):
@@ -121,11 +131,11 @@ def count_changed_values(
         if len(frames) < len((first, second)):
             continue
         names = [name for name in frames[0][1] if name in frames[1][1]]
-        parts = {name: [name] for name in names if name not in id_columns} | {"id": id_columns}
+        parts = {name: [name] for name in names if name not in id_columns} | {_KEY: id_columns}
         old_rows, new_rows = (_hash_rows(config, files, parts) for files, _ in frames)
-        rows = old_rows.join(new_rows, on="id", suffix="_new")
+        rows = old_rows.join(new_rows, on=_KEY, suffix=_NEW)
         changed = {
-            name: int((rows[name] != rows[f"{name}_new"]).sum()) for name in parts if name != "id"
+            name: int((rows[name] != rows[f"{name}{_NEW}"]).sum()) for name in parts if name != _KEY
         }
         if present := {name: count for name, count in changed.items() if count}:
             counts[config] = present

@@ -188,7 +188,7 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 def full_schema(config: str, file_schema: pa.Schema) -> pa.Schema:
     """Return the columns of a config, and behind them the unknown columns of a file."""
     own_schema = arrow_schema(config)
-    unknown = map(file_schema.field, unknown_columns(config, file_schema.names))
+    unknown = map(file_schema.field, sorted(unknown_columns(config, file_schema.names)))
     return pa.schema([*own_schema, *unknown], metadata=own_schema.metadata)
 
 

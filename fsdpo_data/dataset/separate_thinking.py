@@ -22,13 +22,14 @@ THINKING_IS_MISSING = (
 )
 _COLUMNS = ("solution_id", "prompt", "completions")
 #: Engines whose completions are all that the model wrote.
-_COMPLETE_ENGINES = ("transformers", "vllm")
+_COMPLETE_ENGINES = ("transformers", "vllm", "ray")
 _ID_COLUMNS = ("solution_id", "chosen_id", "rejected_id")  #: Columns that name a solution.
 
 
 def may_lack_thinking(manifest: Manifest) -> bool:
     """Return whether texts of a dataset may lack their thinking, as those of a server may."""
-    return manifest.get(SAMPLE_STAGE, SampleRecord).options.engine.name not in _COMPLETE_ENGINES
+    engine = manifest.get(SAMPLE_STAGE, SampleRecord).options.engine
+    return engine.name not in _COMPLETE_ENGINES and engine.api != "completions"
 
 
 def find_solutions_without_thinking(root: Path, manifest: Manifest) -> set[str]:

@@ -311,7 +311,7 @@ def reward_statistics(
         rewarded = rows.filter(pl.col("n_rewards") > 0)
         scored += rewarded.height
         unscored += rows.height - rewarded.height
-        graded = rewarded.filter(pl.col("outcome").is_in(GRADED_OUTCOMES))
+        graded = rewarded.filter(pl.col("outcome").is_in(COUNTED_OUTCOMES))
         is_correct = graded["outcome"] == "correct"
         problem_ids = graded["problem_id"].to_list()
         for aggregate, file_aucs in aucs.items():

@@ -113,6 +113,7 @@ def check_invariants(root: Path, manifest: Manifest) -> None:
         problems = scan_rows("problems", manifest.config_paths(root, "problems"))
         solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
         violations += _find_id_violations(problems, solutions)
+        violations += _find_scattered_problems(manifest.config_paths(root, "solutions"))
         violations += _find_metadata_violations(problems)
         violations += _find_row_violations(solutions, manifest)
     # The pairs of a plug-in have their own rules.
@@ -185,7 +186,11 @@ def _columns_with_nulls(config: str, file: Path, sparse_columns: Container[str])
     The lists of ``sparse_columns`` may contain nulls.
     """
     filled_columns = set(schema.arrow_schema(config).names) - schema.nullable_columns(config)
-    dense_columns = [name for name in schema.NON_NULL_LISTS if name not in sparse_columns]
+    dense_columns = [
+        name
+        for name in schema.NON_NULL_LISTS
+        if name in schema.arrow_schema(config).names and name not in sparse_columns
+    ]
     names = set()
     for batch in read_table_batches(file):
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -226,16 +231,28 @@ def _find_id_violations(problems: pl.LazyFrame, solutions: pl.LazyFrame) -> Iter
                 f"{len(duplicate_ids)} {column}s occur more than once: "
                 f"{summarize_list(duplicate_ids)}"
             )
-    # Grading and pairing take the solutions of a problem together.
-    starts = pl.col("problem_id").ne_missing(pl.col("problem_id").shift())
-    counts = solutions.select(starts.sum(), n=pl.col("problem_id").n_unique())
-    n_starts, n_problems = collect_rows(counts).row(0)
-    if n_starts != n_problems:
-        yield "the solutions of a problem are not one after another: sort them by problem_id"
     orphans = solutions.join(problems, on="problem_id", how="anti").select("solution_id")
     orphan_ids = collect_rows(orphans, streaming=True)["solution_id"].to_list()
     if orphan_ids:
         yield f"{len(orphan_ids)} solutions belong to no problem: {summarize_list(orphan_ids)}"
+
+
+def _find_scattered_problems(files: Sequence[Path]) -> Iterator[str]:
+    """Yield a line if the solutions of a problem are in two files, or not one after another.
+
+    Grading, pairing and statistics take the solutions of a problem together, file by file.
+    """
+    problem_id = pl.col("problem_id")
+    starts = problem_id.ne_missing(problem_id.shift()).sum()
+    n_starts = sum(
+        collect_rows(scan_rows("solutions", [file]).select(starts)).item() for file in files
+    )
+    n_problems = collect_rows(scan_rows("solutions", files).select(problem_id.n_unique())).item()
+    if n_starts != n_problems:
+        yield (
+            "the solutions of a problem are not one after another in one file: sort all solutions "
+            "by problem_id, and write them to one file"
+        )
 
 
 def _find_metadata_violations(problems: pl.LazyFrame) -> Iterator[str]:
@@ -290,7 +307,7 @@ def list_invariants() -> dict[str, list[str]]:
         ],
         "solutions": [
             "No two solutions have the same id, and every solution belongs to a problem.",
-            "The solutions of a problem stand one after another.",
+            "The solutions of a problem stand one after another, in one file.",
             "The steps join to the text whose digest the manifest has.",
             *(f"No solutions {rule}." for rule in solution_rules),
         ],

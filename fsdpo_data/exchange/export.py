@@ -15,7 +15,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.chat_prompts import missing_format
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
-from fsdpo_data.dataset.schema import scan_rows
+from fsdpo_data.dataset.schema import arrow_schema, scan_rows
 from fsdpo_data.dataset.separate_thinking import (
     THINKING_IS_MISSING,
     find_solutions_without_thinking,
@@ -198,7 +198,8 @@ def read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str,
     model = pl.lit(manifest.get(SAMPLE_STAGE, SampleRecord).options.model.name).alias("model")
     aggregate = pl.lit(_pair_aggregate(manifest)).alias("aggregate")
     for file in manifest.config_paths(root, config):
-        frame = collect_rows(scan_rows(config, [file])).with_columns(model, aggregate)
+        rows = scan_rows(config, [file]).select(arrow_schema(config).names)
+        frame = collect_rows(rows).with_columns(model, aggregate)
         joined = frame.join(problems, on="problem_id", how="left", maintain_order="left")
         for row in joined.iter_rows(named=True):
             if config == "solutions":

@@ -11,11 +11,11 @@ import pydantic
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.parquet_files import scan_parquet
 from fsdpo_data.core.row_files import find_duplicates, summarize_list
 from fsdpo_data.pairs import statistics
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.pairs.first_error import StepPairSettings
+from fsdpo_data.pairs.rows import scan_pairs
 from fsdpo_data.pairs.statistics import SIDES
 from fsdpo_data.steps.first_error import find_first_below
 
@@ -59,7 +59,7 @@ def find_violations(
             rows = frame.filter(is_broken).select("chosen_id", "rejected_id").iter_rows()
             violating_pairs[violation] += [" > ".join(row) for row in rows]
     key = ("prompt", "chosen", "rejected") if has_step_pairs else ("chosen_id", "rejected_id")
-    duplicates = find_duplicates(scan_parquet(pairs), key, "rejected_id")
+    duplicates = find_duplicates(scan_pairs(pairs), key, "rejected_id")
     violating_pairs["occur more than once"] = duplicates
     for violation, ids in violating_pairs.items():
         if ids:

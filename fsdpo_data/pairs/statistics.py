@@ -15,9 +15,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
+from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.pairs.best_worst import is_unclosed
 from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSpec, find_first_errors
+from fsdpo_data.pairs.rows import scan_pairs, scan_solutions
 from fsdpo_data.steps.rewards import PAIR_AGGREGATE, aggregate_expr
 
 #: The two sides of a pair, as prefixes of column names.
@@ -118,7 +119,7 @@ def pair_statistics(
     table = _measure_pairs(pairs, solutions, aggregate or PAIR_AGGREGATE)
     has_token_counts = not any(table[f"{side}_tokens"].null_count() for side in SIDES)
     unit = "tokens" if has_token_counts else "characters"
-    unfinished = scan_parquet(solutions).select(
+    unfinished = scan_solutions(solutions).select(
         truncated=(pl.col("finish_reason") == "length").sum(), unclosed=is_unclosed().sum()
     )
     unfinished_counts = collect_rows(unfinished, streaming=True).row(0, named=True)
@@ -128,7 +129,7 @@ def pair_statistics(
         pairs=table.height,
         problems={
             "used": table["problem"].n_unique(),
-            **problem_counts(scan_parquet(solutions)),
+            **problem_counts(scan_solutions(solutions)),
         },
         solutions={
             "chosen": table["chosen"].n_unique(),
@@ -179,7 +180,7 @@ def _weigh_last_steps(pairs: Path, column: str, signed_gamma: float) -> pl.DataF
     n_steps = pl.len().over("row")
     power = (signed_gamma * reward - (signed_gamma * reward).max().over("row")).exp()
     steps = (
-        scan_parquet([pairs])
+        scan_pairs([pairs])
         .select(reward=pl.col(column).cast(pl.List(pl.Float64)))
         .filter(reward.list.len() > 1)
         .with_row_index("row")
@@ -262,7 +263,7 @@ def step_pair_statistics(
     statistics = imported_pair_statistics(pairs)
     return replace(
         statistics,
-        problems={**statistics.problems, **problem_counts(scan_parquet(solutions))},
+        problems={**statistics.problems, **problem_counts(scan_solutions(solutions))},
         solutions={
             **{reason: drop_counts[reason] for reason in DROP_REASONS},
             # Most datasets contain no thinking.
@@ -344,7 +345,7 @@ def read_pair_steps(files: Sequence[Path]) -> Iterator[dict[str, Any]]:
     """Yield the steps of both sides of each pair, and the rewards of the rejected side."""
     columns = ("problem_id", "rejected_id", "chosen_steps", "rejected_steps", "rejected_rewards")
     for file in files:
-        yield from collect_rows(scan_parquet([file]).select(columns)).iter_rows(named=True)
+        yield from collect_rows(scan_pairs([file]).select(columns)).iter_rows(named=True)
 
 
 def _rounded_mean(values: Sequence[int]) -> float | None:
@@ -382,7 +383,7 @@ def join_solutions(
     """
     has_same_shards = len(pairs) == len(solutions)
     for index, file in enumerate(pairs):
-        frame = collect_rows(scan_parquet([file]))
+        frame = collect_rows(scan_pairs([file]))
         ids = pl.concat([frame[f"{side}_id"] for side in sides]).unique()
         first_files = solutions[index : index + 1] if has_same_shards else solutions
         matches = _select_by_id(first_files, columns, ids)
@@ -402,5 +403,5 @@ def join_solutions(
 
 def _select_by_id(files: Sequence[Path], columns: Sequence[str], ids: pl.Series) -> pl.DataFrame:
     """Read ``columns`` of the solutions with these ids."""
-    rows = scan_parquet(files).filter(pl.col("solution_id").is_in(ids.implode()))
+    rows = scan_solutions(files).filter(pl.col("solution_id").is_in(ids.implode()))
     return collect_rows(rows.select(["solution_id", *columns]))

@@ -13,7 +13,7 @@ from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.dataset.manifest import StageCounts, StageRecord, read_manifest
+from fsdpo_data.dataset.manifest import Manifest, StageCounts, StageRecord, read_manifest
 from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.validate import check_files
 from fsdpo_data.problems.benchmark_questions import BenchmarkQuestions, read_benchmark
@@ -241,3 +241,18 @@ def _check_unique_names(benchmarks: Sequence[BenchmarkQuestions]) -> None:
             field="against",
             value=duplicate,
         )
+
+
+def update_overlaps(manifest: Manifest, n_problems: int) -> None:
+    """State the overlap of the selected problems with benchmarks, as far as it is known."""
+    overlaps = manifest.find(OVERLAP_STAGE, OverlapRecord)
+    if overlaps is None:
+        return
+    comparisons = overlaps.counts.comparisons
+    if any(comparison.contaminated for comparison in comparisons):
+        # The overlaps of single problems are unknown here.
+        manifest.remove(OVERLAP_STAGE)
+        return
+    for comparison in comparisons:
+        comparison.problems = n_problems
+    manifest.put(overlaps)

@@ -201,7 +201,8 @@ def _finishing_options(
 ) -> OptionsT:
     """Return the options that finish the command of a shard in the output of a merge."""
     values = shard.options | {"out": str(options.out), "resume": True}
-    if "workers" in options_class.model_fields:
+    has_judge = values.get("judge") is not None  # a judge needs no processes that grade
+    if "workers" in options_class.model_fields and not has_judge:
         values["workers"] = options.workers
     if issubclass(options_class, FailureOptions):
         # The shards have tried every item, and another try would need the model.

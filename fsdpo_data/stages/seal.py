@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import pydantic
 
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.core.errors import FsdpoError, SchemaError
+from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.file_model import FileModel
-from fsdpo_data.core.identity import RELEASE
+from fsdpo_data.core.identity import RELEASE, file_sha256
 from fsdpo_data.core.lazy import pa
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.parquet_files import open_parquet, parquet_errors
@@ -49,6 +49,7 @@ from fsdpo_data.dataset.schema import (
 from fsdpo_data.dataset.stage import seal_dataset
 from fsdpo_data.dataset.stage_registry import STAGES, Row, StageEntry
 from fsdpo_data.dataset.statistics import DatasetStatistics
+from fsdpo_data.selection.overlaps import OVERLAP_STAGE, update_overlaps
 
 EDIT_STAGE = "edit"  #: Name of the entry of edits.
 
@@ -137,7 +138,7 @@ def run_seal(options: SealOptions, progress: Progress) -> tuple[str | Path, Mani
         with lock_run_directory(out, {"edited": manifest.digest}, resume=False):
             try:
                 _write_dataset(files, out, manifest, local_options.parent, progress)
-            except FsdpoError:
+            except BaseException:
                 shutil.rmtree(out)  # the command starts again after a correction
                 raise
         return options.out, read_manifest(out)
@@ -172,6 +173,7 @@ def _write_dataset(
             entries.append(FileEntry.from_file(out, path, table.num_rows, text_sha256))
             progress.advance(1)
     old_rows = manifest.rows._asdict()
+    old_files = manifest.config_files("problems")
     edit = Edit(parent=manifest.digest)
     if not files["pairs"]:
         manifest.remove_writers({"pairs"})
@@ -181,6 +183,7 @@ def _write_dataset(
     manifest.schema_version = SCHEMA_VERSION
     manifest.made_by = RELEASE
     _check_ids(out, manifest)
+    _update_comparison(files["problems"], out, manifest, old_files, parent)
     edit.rows = {
         config: (old_rows[config], n_rows)
         for config, n_rows in manifest.rows._asdict().items()
@@ -191,6 +194,26 @@ def _write_dataset(
         edit.changed = count_changed_values(Path(parent), out, manifest)
     manifest.put(_edit_record(manifest, edit))
     seal_dataset(out, manifest, dataset_card)
+
+
+def _update_comparison(
+    files: Sequence[Path],
+    out: Path,
+    manifest: Manifest,
+    old_files: Sequence[FileEntry],
+    parent: str | Path | None,
+) -> None:
+    """Remove what the manifest says about benchmarks, unless no problem can be new."""
+    if [file_sha256(file) for file in files] == [entry.sha256 for entry in old_files]:
+        return
+    ids = read_problems(manifest.config_paths(out, "problems")).keys()
+    old_ids: Collection[str] = ()
+    if parent is not None:
+        old_ids = read_problems(read_manifest(Path(parent)).config_paths(Path(parent), "problems"))
+    if set(ids) <= set(old_ids):
+        update_overlaps(manifest, len(ids))
+    else:
+        manifest.remove(OVERLAP_STAGE)
 
 
 def _edit_record(manifest: Manifest, edit: Edit) -> EditRecord:
@@ -228,7 +251,7 @@ def _text_sha256(table: pa.Table) -> str:
     """Return the digest of the texts of solutions; see :func:`digest_bytes`."""
     text_hash = hashlib.sha256()
     for steps in table["completions"].to_pylist():
-        text_hash.update(digest_bytes("".join(steps or ())))
+        text_hash.update(digest_bytes("".join(step or "" for step in steps or ())))
     return text_hash.hexdigest()
 
 

@@ -38,11 +38,10 @@ from fsdpo_data.selection.expressions import parse_condition
 from fsdpo_data.selection.funnel import Funnel, RowStats, SelectionSize
 from fsdpo_data.selection.number_range import NumberRange, parse_range
 from fsdpo_data.selection.overlaps import (
-    OVERLAP_STAGE,
     BenchmarkRef,
-    OverlapRecord,
     find_overlaps,
     read_sealed_problems,
+    update_overlaps,
 )
 from fsdpo_data.selection.random_order import REST, assign_splits
 from fsdpo_data.selection.row_index import (
@@ -484,23 +483,8 @@ class SelectStage(Stage):
         draft.paths = [file.path for file in files]
         draft.text_digests = {file.path: file.text_sha256 for file in files}
         draft.update_pairs()
-        _update_overlaps(draft.manifest, problems.height)
+        update_overlaps(draft.manifest, problems.height)
         return self.make_record(selection.counts)
-
-
-def _update_overlaps(manifest: Manifest, n_problems: int) -> None:
-    """State the overlap of the selected problems with benchmarks, as far as it is known."""
-    overlaps = manifest.find(OVERLAP_STAGE, OverlapRecord)
-    if overlaps is None:
-        return
-    comparisons = overlaps.counts.comparisons
-    if any(comparison.contaminated for comparison in comparisons):
-        # The overlaps of single problems are unknown here.
-        manifest.remove(OVERLAP_STAGE)
-        return
-    for comparison in comparisons:
-        comparison.problems = n_problems
-    manifest.put(overlaps)
 
 
 def make_select_stages(options: SelectOptions, progress: Progress) -> dict[Path, Stage]:

@@ -123,8 +123,8 @@ def _parse_remainder(cursor: TokenCursor, terms: list[Node]) -> Node:
     while sign := cursor.accept("+", "-", "pm", "mp"):
         terms_after.append(as_node(_parse_term(cursor, sign)))
     if len(terms) > 1 or terms_after:
-        rest = tree.add(terms_after) if terms_after else tree.Num(Fraction(0))
-        return tree.Call("mod of a sum", (tree.add(terms), modulus, rest))
+        last_sum = tree.add(terms_after) if terms_after else tree.Num(Fraction(0))
+        return tree.Call("mod of a sum", (tree.add(terms), modulus, last_sum))
     return remainder(terms[0], modulus)
 
 

@@ -90,7 +90,7 @@ class InspectOptions(DatasetOptions):
     """Only the problem whose id starts with this text."""
     outcome: Annotated[Outcome | None, NotWith("columns")] = None
     """Only solutions with this outcome."""
-    gamma: Annotated[float, Field(ge=0), NotWith("columns")] = DEFAULT_GAMMA
+    gamma: Annotated[float, Field(ge=0)] = DEFAULT_GAMMA
     """Inverse temperature γ of the step weights α that the step-wise loss would use. Correct
     solutions get the weights of chosen solutions, and others the weights of rejected solutions.
     """
@@ -101,7 +101,7 @@ class InspectOptions(DatasetOptions):
         """Refuse options of problems without a problem."""
         super().model_post_init(context)
         if self.count == 0:
-            names = ["samples", "problem", "outcome", "gamma", "seed"]
+            names = ["samples", "problem", "outcome", "seed"]
             check_read_options(self, "count", ["0"], {"1 or more": names})
 
 

@@ -45,7 +45,7 @@ def test_functions_that_differ_at_some_number_are_not_correct(gold: str, answer:
         ),
     ],
 )
-def test_functions_of_whole_numbers_that_agree_are_correct(gold: str, answer: str) -> None:
+def test_functions_of_integers_that_agree_are_correct(gold: str, answer: str) -> None:
     for pair in ((gold, answer), (answer, gold)):
         assert compare_answers(*pair).status == "correct"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
@@ -14,12 +16,16 @@ from grown import read_rows
 from paired_data import paired_dataset
 
 import fsdpo_data as fd
+from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, SchemaError
+from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.stages.decontaminate import DecontaminateOptions, run_decontaminate
 
 SOLUTIONS = "solutions/train-00000-of-00001.parquet"
+PROBLEMS = "problems/train-00000-of-00001.parquet"
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +140,14 @@ def test_a_second_edit_stands_after_the_first(copy: Path, tmp_path: Path) -> Non
             SOLUTIONS,
             "12 solutions belong to no problem",
         ),
-        (lambda rows: rows.reverse().sort("sample_index"), SOLUTIONS, "not one after another"),
+        (
+            lambda rows: rows.reverse().sort("sample_index"),
+            SOLUTIONS,
+            "not one after another in one file",
+        ),
         (
             lambda rows: rows.with_columns(answer=pl.lit("43")),
-            "problems/train-00000-of-00001.parquet",
+            PROBLEMS,
             "the question or the answer of 3 problems was changed",
         ),
         (lambda rows: rows.head(4), SOLUTIONS, "chosen solution that is missing in the dataset"),
@@ -155,6 +165,86 @@ def test_rows_that_do_not_fit_together_are_refused(
     with pytest.raises(SchemaError, match=message):
         fd.seal(copy, out=out)
     assert not out.exists(), "the command can be repeated after a correction"
+
+
+@pytest.mark.parametrize("steps", [None, ["a", None]])
+def test_a_missing_step_is_refused(
+    copy: Path, tmp_path: Path, steps: list[str | None] | None
+) -> None:
+    edit(copy, lambda rows: rows.with_columns(completions=pl.lit(steps, pl.List(pl.String))))
+    with pytest.raises(SchemaError, match="nulls in completions"):
+        fd.seal(copy, out=tmp_path / "sealed")
+
+
+def test_the_solutions_of_a_problem_are_in_one_file(copy: Path, tmp_path: Path) -> None:
+    rows = pl.read_parquet(copy / SOLUTIONS)
+    (copy / SOLUTIONS).unlink()
+    for name, part in (("a", rows.head(5)), ("b", rows.tail(7))):
+        part.write_parquet(copy / f"solutions/{name}.parquet")
+    with pytest.raises(SchemaError, match="not one after another in one file"):
+        fd.seal(copy, out=tmp_path / "sealed")
+
+
+def test_columns_of_any_type_and_name_are_sealed(dataset: Path, copy: Path, tmp_path: Path) -> None:
+    """The names are those of the key of a comparison, and of columns that exports add."""
+    edit(
+        copy,
+        lambda rows: rows.with_columns(
+            reviewed_at=pl.lit(datetime(2026, 1, 1)),
+            price=pl.lit(Decimal("1.50")),
+            id=pl.lit("mine"),
+            outcome_new=pl.lit("mine"),
+            question=pl.lit("mine"),
+            gold=pl.lit("mine"),
+        ),
+    )
+    sealed = fd.seal(copy, out=tmp_path / "sealed", parent=dataset)
+    [made_edit] = sealed.manifest.options["edit"]["edits"]
+    assert len(made_edit["columns"]["solutions"]) == 6 and "changed" not in made_edit
+    difference = fd.open_dataset(dataset).diff(sealed)["solutions"]
+    assert (difference.common, difference.added) == (12, 0)
+    rows = sealed.export("prm800k", tmp_path / "rows").file.read_text().splitlines()
+    assert rows and not any("mine" in row for row in rows)
+    assert sealed.select(out=tmp_path / "selected").manifest.rows.solutions == 12
+
+
+def test_columns_of_pairs_do_not_hide_those_of_solutions(copy: Path, tmp_path: Path) -> None:
+    edit(
+        copy,
+        lambda rows: rows.with_columns(chosen_outcome=pl.lit("x"), chosen_n_tokens=pl.lit("x")),
+        "pairs/train-00000-of-00001.parquet",
+    )
+    edit(copy, lambda rows: rows.with_columns(labels=pl.lit("x")), PROBLEMS)
+    assert fd.seal(copy, out=tmp_path / "sealed").manifest.rows.pairs == 12
+
+
+def test_files_may_have_their_columns_in_another_order(copy: Path, tmp_path: Path) -> None:
+    rows = pl.read_parquet(copy / SOLUTIONS)
+    (copy / SOLUTIONS).unlink()
+    first, second = pl.lit(1).alias("first"), pl.lit(2).alias("second")
+    rows.head(8).with_columns(first, second).write_parquet(copy / "solutions/a.parquet")
+    rows.tail(4).with_columns(second, first).write_parquet(copy / "solutions/b.parquet")
+    sealed = fd.seal(copy, out=tmp_path / "sealed")
+    assert sealed.select(out=tmp_path / "selected", per_problem=1).manifest.rows.solutions == 3
+
+
+def test_a_new_problem_ends_a_comparison_with_benchmarks(dataset: Path, tmp_path: Path) -> None:
+    (tmp_path / "bench.jsonl").write_text('{"question": "What is 1 + 1?", "answer": "2"}\n')
+    compared = tmp_path / "compared"
+    against = [str(tmp_path / "bench.jsonl")]
+    run_decontaminate(
+        DecontaminateOptions(problems=[str(dataset)], against=against, out=compared), NO_PROGRESS
+    )
+    assert "decontaminate" in read_manifest(compared).options
+    copy = tmp_path / "edited"
+    shutil.copytree(compared, copy)
+    problem = Problem("What is 1 + 1?", "2", "mine", "train").to_row()
+    edit(copy, lambda rows: pl.concat([rows, pl.DataFrame([problem])]), PROBLEMS)
+    assert "decontaminate" not in fd.seal(copy, out=tmp_path / "more").manifest.options
+    shutil.copytree(compared, tmp_path / "annotated")
+    edit(tmp_path / "annotated", lambda rows: rows.with_columns(level=1), PROBLEMS)
+    annotated = fd.seal(tmp_path / "annotated", out=tmp_path / "kept", parent=compared)
+    assert "decontaminate" in annotated.manifest.options
 
 
 def test_another_parent_is_refused(copy: Path, tmp_path: Path) -> None:
