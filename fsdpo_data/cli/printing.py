@@ -21,6 +21,7 @@ from fsdpo_data.steps.rewards import step_weights
 if TYPE_CHECKING:
     from rich.console import Console
 
+_MAX_TYPE_CHARS = 22  #: Characters of a type in a line of the list of columns.
 _OUTCOME_COLOURS = {"correct": "green", "incorrect": "red"}
 _LABEL_SIGNS = {True: "[green]+[/]", False: "[red]-[/]", None: "[yellow]?[/]"}
 
@@ -97,7 +98,7 @@ def print_columns(columns: Mapping[str, Sequence[ColumnSummary]]) -> None:
     for config, summaries in columns.items():
         table = Table(title=f"\n{config}", title_justify="left", box=None, pad_edge=False)
         table.add_column("column", style="bold", no_wrap=True)
-        table.add_column("type", no_wrap=True)
+        table.add_column("type", overflow="fold", max_width=_MAX_TYPE_CHARS)
         table.add_column("null", justify="right", no_wrap=True)
         table.add_column("description", overflow="fold")
         for column in summaries:
