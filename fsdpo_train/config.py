@@ -220,6 +220,7 @@ class SftConfig(TrainConfig):
     ``org/name[@revision]`` of such a dataset on the Hub. May be given several times.
     """
     epochs: Epochs = 3.0
+    batch_size: Annotated[BatchSize, NotWith("batch_tokens")] = 16
     lr: LearningRate = 1e-5
     schedule: Schedule = "cosine"
     warmup: Warmup = 0.03

@@ -102,13 +102,20 @@ def read_labelled_rows(
         InputError: if a file cannot be read, if labels and steps do not match, if all solutions
             are unlabelled, or if no problem is mixed with ``only_mixed``. Also if the options need
             a fraction of correct continuations for each step, but the labels come from a search for
-            the first error.
+            the first error, or if they choose labels, and all sources are files.
     """
     names = [str(name) for name in config.data]
     kinds = [
         _select_label_kind(name, source, config) if source.is_dataset else None
         for name, source in zip(names, data.sources, strict=True)
     ]
+    if config.labels != "auto" and not any(kinds):
+        raise InputError(
+            "this option chooses from the labels of a sealed dataset, but a file has only one "
+            "kind. Leave the option out.",
+            field="labels",
+            value=config.labels,
+        )
     mixed_problems = _mixed_problems(data, kinds, config) if config.only_mixed else None
     has_labelled_row = False
     for name, source, kind in zip(names, data.sources, kinds, strict=True):

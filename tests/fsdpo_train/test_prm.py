@@ -668,6 +668,8 @@ def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) 
         train(model="./nothing")
     with pytest.raises(InputError, match="samples and only_mixed choose from a sealed"):
         train(only_mixed=True)
+    with pytest.raises(InputError, match=r"labels = 'outcome': .* a file has only one kind"):
+        train(labels="outcome")
     with pytest.raises(InputError, match="loss_reduction = 'max': expected one of sum, mean"):
         train(loss_reduction="max")
     with pytest.raises(InputError, match="label_positions = 'word': expected one of step, token"):

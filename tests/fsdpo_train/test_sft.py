@@ -185,9 +185,12 @@ def test_gradient_accumulation_matches_one_large_batch(architecture, data, tmp_p
 
 
 def test_token_budget_batches_match_one_large_batch(architecture, data, tmp_path):
-    options = dict(log_every=1, max_steps=2, grad_accum=99, batch_size=99)
-    one_pass = config(architecture, data, tmp_path / "one", **options)
-    packed = config(architecture, data, tmp_path / "two", batch_tokens=200, **options)
+    options = dict(log_every=1, max_steps=2, grad_accum=99)
+    one_pass = config(architecture, data, tmp_path / "one", batch_size=99, **options)
+    default = SftConfig.model_fields["batch_size"].default
+    packed = config(
+        architecture, data, tmp_path / "two", batch_size=default, batch_tokens=200, **options
+    )
     assert sft.train_sft(one_pass).loss == pytest.approx(sft.train_sft(packed).loss, abs=1e-4)
 
 
