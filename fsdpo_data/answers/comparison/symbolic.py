@@ -93,7 +93,7 @@ class _SympyProcess:
         self.lock = Lock()
 
     def ask(self, question: list[Any]) -> bytes:
-        """Return the reply on two encoded expressions:.
+        """Return the reply on two encoded expressions.
 
         Raises:
             BudgetExceededError: The process does not answer in time.

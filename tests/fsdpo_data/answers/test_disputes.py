@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sympy_trees import sympy_expression
 from typed_pairs import typed_pairs
 
 from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.comparison.equivalence import compare_answers
+from fsdpo_data.answers.comparison.symbolic import encode_tree
+from fsdpo_data.answers.comparison.worker import build_expression
 from fsdpo_data.answers.grader import MathGrader
 from fsdpo_data.answers.parsing.read import read_answer
 from fsdpo_data.answers.tree import is_node
@@ -110,7 +111,7 @@ def are_equal_by_sympy(left: Any, right: Any) -> bool | None:
     signal.signal(signal.SIGALRM, raise_timeout)
     signal.setitimer(signal.ITIMER_REAL, SYMPY_TIMEOUT_SECONDS)
     try:
-        difference = sympy_expression(left) - sympy_expression(right)
+        difference = build_expression(encode_tree(left)) - build_expression(encode_tree(right))
         return difference == 0 or difference.simplify() == 0 or difference.equals(0)
     except Exception:  # sympy raises many kinds of errors; such a pair is undecided
         return None
