@@ -62,6 +62,16 @@ def _diff_config(config: str, first: Sequence[Path], second: Sequence[Path]) -> 
     for files in (first, second):
         names = open_parquet(files[0]).schema_arrow.names if files else []
         columns_by_part |= {name: [name] for name in unknown_columns(config, names)}
+    return _compare_rows(config, first, second, columns_by_part)
+
+
+def _compare_rows(
+    config: str,
+    first: Sequence[Path],
+    second: Sequence[Path],
+    columns_by_part: Mapping[str, Sequence[str]],
+) -> ConfigDiff:
+    """Compare the rows of two lists of files by their ids, part by part."""
     old_rows = _hash_rows(config, first, columns_by_part)
     new_rows = _hash_rows(config, second, columns_by_part)
     common_rows = old_rows.join(new_rows, on=_KEY, suffix=_NEW)
@@ -123,20 +133,17 @@ def count_changed_values(
     first_manifest = read_manifest(first)
     counts: dict[str, dict[str, int]] = {}
     for config in CONFIGS:
-        id_columns = _columns_by_part(config)[_KEY]
-        frames = []
-        for root, manifest in ((first, first_manifest), (second, second_manifest)):
-            if files := manifest.config_paths(root, config):
-                frames.append((files, scan_rows(config, files).collect_schema().names()))
-        if len(frames) < len((first, second)):
+        old_files = first_manifest.config_paths(first, config)
+        new_files = second_manifest.config_paths(second, config)
+        if not (old_files and new_files):
             continue
-        names = [name for name in frames[0][1] if name in frames[1][1]]
-        parts = {name: [name] for name in names if name not in id_columns} | {_KEY: id_columns}
-        old_rows, new_rows = (_hash_rows(config, files, parts) for files, _ in frames)
-        rows = old_rows.join(new_rows, on=_KEY, suffix=_NEW)
-        changed = {
-            name: int((rows[name] != rows[f"{name}{_NEW}"]).sum()) for name in parts if name != _KEY
-        }
+        old_names, new_names = (
+            scan_rows(config, files).collect_schema().names() for files in (old_files, new_files)
+        )
+        id_columns = _columns_by_part(config)[_KEY]
+        names = [name for name in old_names if name in new_names and name not in id_columns]
+        parts = {name: [name] for name in names} | {_KEY: id_columns}
+        changed = _compare_rows(config, old_files, new_files, parts).changed
         if present := {name: count for name, count in changed.items() if count}:
             counts[config] = present
     return counts
