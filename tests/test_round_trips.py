@@ -366,7 +366,11 @@ def check_import(
         row["problem_id"]: row["question"] for row in rows_of(folder / "in", "problems")
     }
     imported = [
-        (questions_by_id[row["problem_id"]], tuple(row["completions"]), tuple(row["step_labels"]))
+        (
+            questions_by_id[row["problem_id"]],
+            tuple(row["completions"]),
+            tuple(row["imported_labels"]),
+        )
         for row in rows_of(folder / "in", "solutions")
     ]
     assert Counter(imported) == Counter(expected)
@@ -465,7 +469,7 @@ RESTORED = {
     "trl-stepwise": {"prompt", "question", "text", "steps", "labels"},
     "math-shepherd": {"question", "steps", "labels"},
     "prm800k": {"question", "answer", "steps", "labels"},
-    "processbench": {"question", "steps", "labels", "recorded_correct"},
+    "processbench": {"question", "steps", "labels", "imported_correct"},
 }
 
 
@@ -501,8 +505,12 @@ def comparable_solutions(dataset: Path) -> list[Row]:
     rows = []
     for solution in rows_of(dataset, "solutions"):
         problem = problems[solution["problem_id"]]
-        labels = solution["labels"] if solution["step_labels"] is None else solution["step_labels"]
-        correct = solution["recorded_correct"]
+        labels = (
+            solution["labels"]
+            if solution["imported_labels"] is None
+            else solution["imported_labels"]
+        )
+        correct = solution["imported_correct"]
         if solution["outcome"] in ("correct", "incorrect"):
             correct = solution["outcome"] == "correct"
         rows.append(
@@ -513,7 +521,7 @@ def comparable_solutions(dataset: Path) -> list[Row]:
                 "text": "".join(solution["completions"]),
                 "steps": [step.strip() for step in solution["completions"]],
                 "labels": [bool(label) for label in labels],
-                "recorded_correct": correct,
+                "imported_correct": correct,
                 "finish_reason": solution["finish_reason"],
                 "n_tokens": solution["n_tokens"],
             }

@@ -25,7 +25,7 @@ from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 ScoreKind: TypeAlias = LabelKind | Literal["rewards"]
 #: Kinds of labels: the name in ``DATA:LABELS``, and the column of solutions that has them.
 LABEL_COLUMNS: dict[ScoreKind, str] = {
-    "imported": "step_labels",
+    "imported": "imported_labels",
     "first-error": "labels",
     "rollouts": "rollouts",
     "rewards": "step_rewards",

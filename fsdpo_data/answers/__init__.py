@@ -44,8 +44,8 @@ class Verdict(NamedTuple):
         gold_form: The parsed form of the gold answer; empty without a comparison.
         answer_form: The parsed form of the extracted answer; empty without a comparison.
         unread: For ``undecided``, the part of the gold or the answer that the grader did not read.
-        strict: Whether the answer is correct without the tolerance. None if no tolerance applies,
-            and if the gold answer is unreadable.
+        exactly_correct: Whether the answer is correct without the tolerance. None if no tolerance
+            applies, and if the gold answer is unreadable.
     """
 
     status: VerdictStatus
@@ -54,7 +54,7 @@ class Verdict(NamedTuple):
     gold_form: str = ""
     answer_form: str = ""
     unread: str = ""
-    strict: bool | None = None
+    exactly_correct: bool | None = None
 
 
 class Grader(Protocol):

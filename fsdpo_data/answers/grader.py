@@ -209,10 +209,10 @@ class MathGrader:
         if tolerance is None or verdict.status == "gold_unparsed":
             return verdict
         # Without a tolerance, no answer becomes correct.
-        is_strict = verdict.status == "correct" and (
+        is_exactly_correct = verdict.status == "correct" and (
             _grade_answer(request, read_gold, tolerance=None).status == "correct"
         )
-        return verdict._replace(strict=is_strict)
+        return verdict._replace(exactly_correct=is_exactly_correct)
 
 
 def _grade_answer(request: GradingRequest, read_gold: ReadGold, tolerance: float | None) -> Verdict:

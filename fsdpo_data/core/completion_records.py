@@ -12,11 +12,17 @@ from fsdpo_data.core.jsonl_log import LineSpan, read_spans
 from fsdpo_data.core.sampling import Completion
 
 #: Fields of a completion with one number per step.
-_STEP_VALUE_FIELDS = ("step_rewards", "step_labels", "step_ratings")
+_STEP_VALUE_FIELDS = ("step_rewards", "imported_labels", "imported_ratings")
 #: Fields that every record has; its cost would be unknown without them.
 _COST_FIELDS = ("n_tokens", "seconds")
 #: Fields of a completion that are recorded only if they have a value.
-_OPTIONAL_FIELDS = ("reasoning", "step_chars", *_STEP_VALUE_FIELDS, "recorded_correct", "search")
+_OPTIONAL_FIELDS = (
+    "reasoning",
+    "step_chars",
+    *_STEP_VALUE_FIELDS,
+    "imported_correct",
+    "search_cost",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ def dump_completion(completion: Completion) -> dict[str, Any]:
     for name in _OPTIONAL_FIELDS:
         value = getattr(completion, name)
         if value not in ("", None):
-            values[name] = asdict(value) if name == "search" else value
+            values[name] = asdict(value) if name == "search_cost" else value
     return values
 
 

@@ -114,10 +114,16 @@ class Solution:
         finish_reason: ``stop``, or ``length`` for a truncated solution. Imported solutions that go
             on after their labelled steps are truncated, too.
         n_tokens: Number of generated tokens, including end-of-sequence; None if unknown.
+        thinking_closed: Whether the thinking before the answer ended; None without thinking.
+        search_cost: The cost of the search that found the solution: ``discarded_tokens`` (tokens of
+            the search that the solution does not have) and ``prm_calls``. None without a search.
+            All solutions of a search state the cost of the same search.
         answer: The final answer that the grader extracted; None if it found no answer.
         outcome: The result of grading.
         verdict_by: Who gave the outcome: the grader and its rules, such as ``math@6/boxed/number``,
             ``judge/MODEL@REVISION`` if a judge decided, or ``none`` for ``ungraded``.
+        exactly_correct: Whether the answer is correct without the tolerance of the problem or the
+            grader; None if there is no tolerance, or the gold answer is unreadable.
         labels: Whether each step is correct, by the outcome of the solution or by a search for the
             first error. None for ``undecided``, ``gold_unparsed``, ``timed_out`` and ``ungraded``.
         rollouts: One entry per step: the number ``n`` of continuations and the number ``n_correct``
@@ -125,15 +131,11 @@ class Solution:
             None without rollouts.
         step_rewards: One reward per step, in [0, 1] unless the reward model gives other values;
             None if not scored.
-        thinking_closed: Whether the thinking before the answer ended; None without thinking.
-        step_labels: An imported label of each step, from 0 (wrong) to 1 (right); None without one.
-        step_ratings: An imported rating of each step (-1, 0 or 1), if its format has ratings.
-        strict: Whether the answer is correct without the tolerance of the problem or the grader;
-            None if there is no tolerance, or the gold answer is unreadable.
-        search: The cost of the search that found the solution: ``discarded_tokens`` (tokens of the
-            search that the solution does not have) and ``prm_calls``. None without a search. All
-            solutions of a search state the cost of the same search.
-        recorded_correct: Whether another grader found the answer correct, as the imported file
+        imported_labels: A label of each step that an imported file states, from 0 (wrong) to 1
+            (right); None without one.
+        imported_ratings: A rating of each step that an imported file states (-1, 0 or 1); None
+            without one.
+        imported_correct: Whether another grader found the answer correct, as an imported file
             states; None if the file has no verdict.
     """
 
@@ -148,14 +150,14 @@ class Solution:
     outcome: Outcome
     verdict_by: str
     labels: Sequence[bool] | None
+    thinking_closed: bool | None = None
+    search_cost: Mapping[str, int | None] | None = None
+    exactly_correct: bool | None = None
     rollouts: Sequence[Mapping[str, int] | None] | None = None
     step_rewards: Sequence[float] | None = None
-    thinking_closed: bool | None = None
-    step_labels: Sequence[float] | None = None
-    step_ratings: Sequence[int] | None = None
-    strict: bool | None = None
-    search: Mapping[str, int | None] | None = None
-    recorded_correct: bool | None = None
+    imported_labels: Sequence[float] | None = None
+    imported_ratings: Sequence[int] | None = None
+    imported_correct: bool | None = None
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:

@@ -57,12 +57,14 @@ class Completion:
     #: Lengths in characters of the steps, which join to the text; None to split the text.
     step_chars: tuple[Count, ...] | None = None
     step_rewards: tuple[Number, ...] | None = None  #: Reward of each step; None without rewards.
-    step_labels: tuple[Number, ...] | None = None  #: Imported label of each step, from 0 to 1.
-    step_ratings: tuple[StrictInt, ...] | None = None  #: Imported rating of each step: -1, 0 or 1.
-    recorded_correct: StrictBool | None = None  #: Verdict of another grader; None without one.
+    imported_labels: tuple[Number, ...] | None = None  #: Imported label of each step, from 0 to 1.
+    imported_ratings: tuple[StrictInt, ...] | None = (
+        None  #: Imported rating of each step: -1, 0 or 1.
+    )
+    imported_correct: StrictBool | None = None  #: Verdict of another grader; None without one.
     #: Cost of the search that found the solution; None without a search. All solutions of a search
     #: have the same number of tokens and discarded tokens together.
-    search: SearchCost | None = None
+    search_cost: SearchCost | None = None
 
 
 class Prompt(str):

@@ -48,7 +48,7 @@ NON_NULL_LISTS = (
     "completions",
     "labels",
     "rollouts",
-    "step_ratings",
+    "imported_ratings",
     "chosen_steps",
     "rejected_steps",
 )

@@ -133,9 +133,9 @@ class DatasetStatistics:
 
     @cached_property
     def imported_steps(self) -> tuple[int, int]:
-        """Numbers of right and of wrong steps in ``step_labels``."""
-        steps = self.scan_solutions().select(pl.col("step_labels").explode().drop_nulls())
-        is_right = pl.col("step_labels") >= RIGHT_STEP_LABEL
+        """Numbers of right and of wrong steps in ``imported_labels``."""
+        steps = self.scan_solutions().select(pl.col("imported_labels").explode().drop_nulls())
+        is_right = pl.col("imported_labels") >= RIGHT_STEP_LABEL
         counts = collect_rows(steps.select(right=is_right.sum(), wrong=(~is_right).sum()))
         right, wrong = counts.row(0)
         return right, wrong

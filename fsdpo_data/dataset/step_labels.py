@@ -31,7 +31,7 @@ def find_label_kind(manifest: Manifest) -> LabelKind:
         return "first-error"
     if manifest.is_written("rollouts"):
         return "rollouts"
-    return "imported" if manifest.is_written("step_labels") else "outcome"
+    return "imported" if manifest.is_written("imported_labels") else "outcome"
 
 
 def infer_label_kind(solutions: Iterable[Mapping[str, Any]]) -> LabelKind:
@@ -49,7 +49,7 @@ def _last_kind(solution: Mapping[str, Any]) -> LabelKind:
         return "first-error"
     if step_counts is not None:
         return "rollouts"
-    return "imported" if solution["step_labels"] is not None else "outcome"
+    return "imported" if solution["imported_labels"] is not None else "outcome"
 
 
 def right_steps(solution: Mapping[str, Any], kind: LabelKind) -> list[bool] | None:
@@ -71,7 +71,7 @@ def read_step_labels(solution: Mapping[str, Any], kind: LabelKind) -> list[float
     labels: Sequence[float] | None
     match kind:
         case "imported":
-            labels = solution["step_labels"]
+            labels = solution["imported_labels"]
         case "first-error":
             labels = solution["labels"]
         case "outcome":

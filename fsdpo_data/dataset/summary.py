@@ -42,7 +42,7 @@ def summary_rows(statistics: DatasetStatistics) -> list[Row]:
 
 def has_grades(manifest: Manifest) -> bool:
     """Whether a grader has graded the solutions, unlike those with imported labels."""
-    return not manifest.is_written("step_labels")
+    return not manifest.is_written("imported_labels")
 
 
 def _sampling_rows(statistics: DatasetStatistics) -> Iterator[Row]:

@@ -276,7 +276,7 @@ def _find_row_violations(solutions: pl.LazyFrame, manifest: Manifest) -> Iterato
         **_step_label_rules(),
         **_reward_rules(rewards_are_probabilities=manifest.rewards_are_probabilities),
         "have the cost of a search without a search, or the other way round": (
-            pl.col("search").is_not_null() != is_searched
+            pl.col("search_cost").is_not_null() != is_searched
         ),
         "have a finish_reason that is not stop or length": (
             ~pl.col("finish_reason").is_in(["stop", "length"])
@@ -333,7 +333,7 @@ def _text_rules() -> dict[str, pl.Expr]:
         "have no steps column": steps.is_null(),
         "hold a blank step": _any_element(steps, is_blank),
         "are correct without a tolerance, but not with it": (
-            pl.col("strict") & (outcome != "correct")
+            pl.col("exactly_correct") & (outcome != "correct")
         ),
     }
 
@@ -395,8 +395,8 @@ def _searched_label_rules() -> dict[str, pl.Expr]:
 def _step_label_rules() -> dict[str, pl.Expr]:
     """Return the rules for imported labels, as violation -> expression."""
     n_steps = pl.col("completions").list.len()
-    labels = pl.col("step_labels")
-    ratings = pl.col("step_ratings")
+    labels = pl.col("imported_labels")
+    ratings = pl.col("imported_ratings")
     is_label = pl.element().is_finite() & pl.element().is_between(0, 1)
     return {
         "have a different number of imported labels than of steps": labels.list.len() != n_steps,

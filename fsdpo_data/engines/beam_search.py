@@ -407,5 +407,5 @@ def _make_completion(solution: _PartialSolution, search: _BeamState, seconds: fl
         # A blank text has no steps.
         step_chars=tuple(map(len, solution.steps)) if solution.steps else None,
         step_rewards=solution.rewards if solution.steps else None,
-        search=SearchCost(discarded_tokens, search.prm_calls),
+        search_cost=SearchCost(discarded_tokens, search.prm_calls),
     )

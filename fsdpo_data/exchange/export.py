@@ -205,5 +205,5 @@ def read_rows(root: Path, manifest: Manifest, config: str) -> Iterator[dict[str,
             if config == "solutions":
                 row["labels"] = right_steps(row, label_kind)
                 if label_kind != "imported":
-                    row["step_ratings"] = None  # ratings belong to imported labels
+                    row["imported_ratings"] = None  # ratings belong to imported labels
             yield row

@@ -106,7 +106,7 @@ def _is_correct(row: Row) -> bool | None:
     For imported step labels, which nothing graded, this is the verdict in their file.
     """
     if row["outcome"] == UNGRADED:
-        is_correct: bool | None = row["recorded_correct"]
+        is_correct: bool | None = row["imported_correct"]
         return is_correct
     return row["outcome"] == "correct" if row["outcome"] in GRADED_OUTCOMES else None
 
@@ -154,7 +154,7 @@ def compute_prm800k_values(row: Row) -> Row:
     A rating is 1 or -1 by the label, or the rating of an import, which may be 0 (neutral).
     """
     steps = _labelled_steps(row)
-    ratings = row["step_ratings"] or [1 if is_right else -1 for _, is_right in steps]
+    ratings = row["imported_ratings"] or [1 if is_right else -1 for _, is_right in steps]
     rated_steps = [
         {
             "completions": [{"text": step, "rating": rating, "flagged": False}],

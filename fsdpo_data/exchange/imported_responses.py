@@ -247,7 +247,7 @@ class RecordedResponseImport(RowImport):
             reasoning=response.reasoning,
             step_chars=tuple(map(len, steps.steps)) if steps else None,
             step_rewards=tuple(steps.scores) if steps and steps.scores is not None else None,
-            recorded_correct=response.correct,
+            imported_correct=response.correct,
         )
         self.spool.add(problem, prompt, completion)
         self._note_columns(problem.id, response)

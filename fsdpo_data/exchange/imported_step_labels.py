@@ -69,7 +69,9 @@ class StepLabelImport(RowImport):
             question = self._prompt_questions.find(response.prompt)
             response = replace(response, question=question)
         self._write(response, response.prompt or self.template.render(response.question))
-        self.result.steps.update(label >= RIGHT_STEP_LABEL for label in response.step_labels or ())
+        self.result.steps.update(
+            label >= RIGHT_STEP_LABEL for label in response.imported_labels or ()
+        )
         self._n_without_space += any(
             not step[-1:].isspace() and not next_step[:1].isspace()
             for step, next_step in pairwise(response.steps)
@@ -148,15 +150,15 @@ class StepLabelImport(RowImport):
 
 def make_completion(solution: RecordedResponse) -> Completion:
     """Return a solution as it is recorded."""
-    assert solution.step_labels is not None
-    ratings = solution.step_ratings
+    assert solution.imported_labels is not None
+    ratings = solution.imported_ratings
     return Completion(
         solution.response,
         solution.finish_reason,
         step_chars=tuple(map(len, solution.steps)),
-        step_labels=tuple(map(float, solution.step_labels)),
-        step_ratings=None if ratings is None else tuple(ratings),
-        recorded_correct=solution.correct,
+        imported_labels=tuple(map(float, solution.imported_labels)),
+        imported_ratings=None if ratings is None else tuple(ratings),
+        imported_correct=solution.correct,
     )
 
 
@@ -165,10 +167,10 @@ def make_training_row(solution: RecordedResponse, prompt: str) -> dict[str, Any]
     row: dict[str, Any] = {
         "prompt": prompt,
         "completions": solution.steps,
-        "labels": solution.step_labels,
+        "labels": solution.imported_labels,
     }
     if not solution.prompt:
         row |= {"problem": solution.question, "answer": solution.gold}
-    if solution.step_ratings is not None:
-        row["ratings"] = solution.step_ratings
+    if solution.imported_ratings is not None:
+        row["ratings"] = solution.imported_ratings
     return row

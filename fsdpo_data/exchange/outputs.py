@@ -82,8 +82,8 @@ class GradedResponse:
     @property
     def is_exactly_correct(self) -> bool:
         """Whether our verdict without any tolerance is ``correct``."""
-        strict = self.verdict.strict
-        return self.is_correct if strict is None else strict
+        exactly_correct = self.verdict.exactly_correct
+        return self.is_correct if exactly_correct is None else exactly_correct
 
     def to_row(self) -> dict[str, Any]:
         """Return the response with its verdict, as a row of a file."""

@@ -66,9 +66,9 @@ class RecordedResponse:
     steps: Any = None  #: Steps as listed in the row, not checked; None without a list.
     step_scores: Any = None  #: Scores of the steps as in the row, not checked; None without scores.
     #: Label of each step, from 0 (wrong) to 1 (right). The steps then join to the response.
-    step_labels: Sequence[float] | None = None
+    imported_labels: Sequence[float] | None = None
     #: Rating of each step (-1, 0 or 1), if the format has finer ratings than the labels.
-    step_ratings: Sequence[int] | None = None
+    imported_ratings: Sequence[int] | None = None
     goes_on: bool = False  #: Whether the original solution has steps after the labelled ones.
     #: Values that identify the response in a file of step scores; empty if the format has none.
     key: tuple[Any, ...] = ()

@@ -30,7 +30,7 @@ STEP_SEPARATORS = {"newline": "\n", "blank-line": "\n\n"}
 class StepLabelFields:
     """How to read step labels; most formats need only the names of their fields.
 
-    The attributes are the keys of a table ``step_labels`` in ``formats.toml``; its keys
+    The attributes are the keys of a table ``imported_labels`` in ``formats.toml``; its keys
     ``label_meaning`` and ``drops`` are in ``settings``.
     """
 
@@ -135,12 +135,14 @@ class StepLabelFields:
             UnusableRowError: if there is not one label per step.
         """
         n_steps = len(solution.steps)
-        n_labels = len(solution.step_labels or ())
+        n_labels = len(solution.imported_labels or ())
         if self.ends_at_first_error:
             solution = _cut_after_first_error(solution)
         # Labels may end with the first wrong step. Otherwise another number of labels shows that
         # the steps were split otherwise, so that a label could belong to another step.
-        is_labelled_part = 0 < n_labels == len(solution.steps) == len(solution.step_labels or ())
+        is_labelled_part = (
+            0 < n_labels == len(solution.steps) == len(solution.imported_labels or ())
+        )
         if n_steps == 0 or (n_labels != n_steps and not is_labelled_part):
             raise UnusableRowError(f"{n_steps} steps and {n_labels} labels")
         steps = solution.steps
@@ -248,20 +250,20 @@ class StepLabelFields:
 
 def _cut_after_first_error(solution: RecordedResponse) -> RecordedResponse:
     """Return a solution without the steps after the first wrong one."""
-    labels = solution.step_labels or ()
+    labels = solution.imported_labels or ()
     first_error = find_first_below(labels, RIGHT_STEP_LABEL)
     if first_error == NO_ERROR:
         return solution
     end = first_error + 1
-    ratings = solution.step_ratings
+    ratings = solution.imported_ratings
     # The verdict of another grader is about an answer that the shorter solution does not have.
     has_answer = end == len(solution.steps)
     return replace(
         solution,
         correct=solution.correct if has_answer else None,
         steps=solution.steps[:end],
-        step_labels=labels[:end],
-        step_ratings=None if ratings is None else ratings[:end],
+        imported_labels=labels[:end],
+        imported_ratings=None if ratings is None else ratings[:end],
     )
 
 

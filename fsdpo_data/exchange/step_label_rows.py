@@ -356,7 +356,7 @@ def labelled_solution(
         response="",  # set when the text between the steps is known
         question=problem,
         steps=steps,
-        step_labels=labels,
-        step_ratings=ratings,
+        imported_labels=labels,
+        imported_ratings=ratings,
         goes_on=goes_on,
     )

@@ -76,7 +76,7 @@ class GradeStage(Stage):
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse imported labels, and Monte-Carlo labels, whose continuations are missing."""
-        if manifest.is_written("step_labels"):
+        if manifest.is_written("imported_labels"):
             raise InputError(
                 f"{source} has imported step labels. Many of its solutions end at their first "
                 "wrong step, so their answers cannot be graded. Grade a dataset of complete "

@@ -57,8 +57,13 @@ def _summarize(record: ImportRecord, statistics: DatasetStatistics) -> list[Row]
 
 def _plot(record: ImportRecord, statistics: DatasetStatistics) -> dict[str, Distribution]:
     """Return the distribution of the labels."""
-    labels = statistics.scan_solutions().select("step_labels").explode("step_labels").drop_nulls()
-    return {"Steps by imported label": count_tenths(labels, pl.col("step_labels"))}
+    labels = (
+        statistics.scan_solutions()
+        .select("imported_labels")
+        .explode("imported_labels")
+        .drop_nulls()
+    )
+    return {"Steps by imported label": count_tenths(labels, pl.col("imported_labels"))}
 
 
 STAGES.register(

@@ -169,12 +169,12 @@ class JudgeSession:
         for index, decision in zip(indices, self.decide(items), strict=True):
             if decision != UNDECIDED:
                 # The judge knows no tolerance, so its decision also holds without the tolerance.
-                has_tolerance = verdicts[index].strict is not None
+                has_tolerance = verdicts[index].exactly_correct is not None
                 new_verdicts[index] = verdicts[index]._replace(
                     status=decision,
                     rule=self.judge.rule,
                     unread="",
-                    strict=decision == "correct" if has_tolerance else None,
+                    exactly_correct=decision == "correct" if has_tolerance else None,
                 )
         return new_verdicts
 

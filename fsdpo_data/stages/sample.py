@@ -382,7 +382,9 @@ def _write_problems(run: RunDir, source: ProblemSet) -> FileEntry:
 
 def _import_record(settings: ImportSettings, counts: ImportCounts) -> ImportRecord:
     """Return the entry of imported step labels."""
-    return ImportRecord(name=IMPORT_STAGE, options=settings, writes=["step_labels"], counts=counts)
+    return ImportRecord(
+        name=IMPORT_STAGE, options=settings, writes=["imported_labels"], counts=counts
+    )
 
 
 def _find_thinking_format(

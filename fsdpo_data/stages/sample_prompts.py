@@ -93,8 +93,8 @@ def _sample_batch(
 
 def _count_tokens(completions: Sequence[Completion]) -> int:
     """Return the number of tokens that were generated for a prompt, as far as it is known."""
-    if completions and (search := completions[0].search) is not None:
-        return add_tokens(completions[0].n_tokens, search.discarded_tokens) or 0
+    if completions and (search_cost := completions[0].search_cost) is not None:
+        return add_tokens(completions[0].n_tokens, search_cost.discarded_tokens) or 0
     return sum(completion.n_tokens or 0 for completion in completions)
 
 

@@ -36,7 +36,7 @@ def with_verdicts(
             else f"{grader}/{verdict.rule}"
             for verdict in verdicts
         ],
-        "strict": [verdict.strict for verdict in verdicts],
+        "exactly_correct": [verdict.exactly_correct for verdict in verdicts],
     }
     for name, values in columns.items():
         table = replace_column(table, name, values)

@@ -118,10 +118,10 @@ def _sampling_cost(records: Sequence[CompletionRecord]) -> Cost:
     token_counts: list[int | None] = []
     prm_calls = 0
     for record in records:
-        if search := record.completions[0].search:
+        if search_cost := record.completions[0].search_cost:
             # The solutions of a search may share steps, so one of them and the rest count.
-            token_counts += [record.completions[0].n_tokens, search.discarded_tokens]
-            prm_calls += search.prm_calls
+            token_counts += [record.completions[0].n_tokens, search_cost.discarded_tokens]
+            prm_calls += search_cost.prm_calls
         else:
             token_counts += [completion.n_tokens for completion in record.completions]
     known_counts = [count for count in token_counts if count is not None]
@@ -184,10 +184,10 @@ def _split_completions(
                 labels=None,
                 step_rewards=completion.step_rewards,
                 thinking_closed=None if task.grader == NO_GRADER else request.thinking.closed,
-                step_labels=completion.step_labels,
-                step_ratings=completion.step_ratings,
-                search=asdict(completion.search) if completion.search else None,
-                recorded_correct=completion.recorded_correct,
+                imported_labels=completion.imported_labels,
+                imported_ratings=completion.imported_ratings,
+                search_cost=asdict(completion.search_cost) if completion.search_cost else None,
+                imported_correct=completion.imported_correct,
             )
             solutions.append(solution)
     return solutions

@@ -47,7 +47,7 @@ PRM_ROWS = RowFormat(
     "PRM training",
     ("prompt", "completions", "labels"),
     config="solutions",
-    optional_columns=("problem_id", "sample_index", "outcome", "rollouts", "step_labels"),
+    optional_columns=("problem_id", "sample_index", "outcome", "rollouts", "imported_labels"),
 )
 
 

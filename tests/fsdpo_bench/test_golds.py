@@ -99,7 +99,7 @@ def test_only_problems_with_a_tolerance_have_a_strict_verdict(tmp_path: Path) ->
         (plain, r"\boxed{4.45e14}"),
     ]
     verdicts = grade_requests([grading_request(*response) for response in responses])
-    assert [(verdict.status, verdict.strict) for verdict in verdicts] == [
+    assert [(verdict.status, verdict.exactly_correct) for verdict in verdicts] == [
         ("correct", True),
         ("correct", False),
         ("incorrect", False),

@@ -238,8 +238,8 @@ def test_accuracy_without_tolerance_and_without_the_judge(tmp_path: Path) -> Non
     verdicts_by = ["math@6/boxed/number"] * 2 + ["judge/m@1"] * 2
     outcomes = "cccu"
     rows = [
-        make_solutions(problem, outcome, strict=[is_strict], verdict_by=[verdict_by])[0]
-        for problem, outcome, is_strict, verdict_by in zip(
+        make_solutions(problem, outcome, exactly_correct=[is_exact], verdict_by=[verdict_by])[0]
+        for problem, outcome, is_exact, verdict_by in zip(
             problems, outcomes, strict, verdicts_by, strict=True
         )
     ]
@@ -247,7 +247,7 @@ def test_accuracy_without_tolerance_and_without_the_judge(tmp_path: Path) -> Non
     [result] = task.decoders.values()
     assert list(task.decoders) == ["greedy"]
     assert result.accuracy.total == 3
-    assert result.strict is not None and result.strict.total == 2
+    assert result.exactly_correct is not None and result.exactly_correct.total == 2
     assert result.without_judge is not None and result.without_judge.total == 2
     assert result.upper_bound_without_judge is not None
     assert result.upper_bound_without_judge.total == 4
@@ -256,7 +256,7 @@ def test_accuracy_without_tolerance_and_without_the_judge(tmp_path: Path) -> Non
 def test_only_a_benchmark_with_a_tolerance_has_an_accuracy_without_it(tmp_path: Path) -> None:
     tasks = measure_paths(write_run(tmp_path / "run", {"ocw": 5, "gsm_ic2": 9})).tasks
     has_strict = {
-        name: {result.strict is not None for result in task.decoders.values()}
+        name: {result.exactly_correct is not None for result in task.decoders.values()}
         for name, task in tasks.items()
     }
     assert has_strict == {"ocw": {True}, "gsm_ic2": {False}}

@@ -106,7 +106,7 @@ def test_the_tolerance_of_one_row_does_not_apply_to_other_rows(newer: Path) -> N
     other = next(p for p in olympiadbench.problems if p.answer.isdecimal() and len(p.answer) > 2)
     near = str(int(other.answer) + 1)
     [tolerant] = grade_requests([grading_request(noted, r"\boxed{4.3}")])
-    assert (tolerant.status, tolerant.strict) == ("correct", False)
+    assert (tolerant.status, tolerant.exactly_correct) == ("correct", False)
     assert statuses(noted, r"\boxed{4.31}") == ["incorrect"]
     assert statuses(other, rf"\boxed{{{near}}}") == ["incorrect"]
     noted_row = olympiadbench.problems.index(noted)

@@ -305,7 +305,7 @@ def solution(name: str, rewards: list[float], right: bool, wrong: int | None) ->
         "correct" if right else "incorrect",
         completions=["s"] * len(rewards),
         step_rewards=rewards,
-        step_labels=None if wrong == -1 else labels,
+        imported_labels=None if wrong == -1 else labels,
     )
     return SolvedProblem(problem, replace(row, problem_id=name))
 

@@ -583,9 +583,9 @@ def test_disagreements_with_recorded_verdicts_are_listed(tmp_path: Path) -> None
     assert "1 of 3 recorded verdicts differ" in output
     [comparison] = json.loads(invoke("report", root, "--disagreements", "--json")).values()
     [row] = comparison["disagreements"]
-    names = ["solution_id", "question", "gold", "answer", "outcome", "recorded_correct"]
+    names = ["solution_id", "question", "gold", "answer", "outcome", "imported_correct"]
     assert comparison["compared"] == 3 and list(row) == names
-    assert (row["outcome"], row["recorded_correct"]) == ("correct", False)
+    assert (row["outcome"], row["imported_correct"]) == ("correct", False)
     assert "gold '11', answer '11': correct, recorded as incorrect  What is 1 + 10?" in output
     [content] = json.loads(invoke("report", root, "--disagreements", "--json")).values()
     assert content["compared"] == 3 and len(content["disagreements"]) == 1

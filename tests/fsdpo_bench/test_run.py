@@ -79,7 +79,7 @@ def test_samples_and_searches_have_step_rewards(tmp_path: Path) -> None:
             for row in rows:
                 steps = row["completions"]
                 assert row["step_rewards"] == pytest.approx(Judge(0).one(row["prompt"], steps))
-                assert (row["search"] is None) == (part == "samples")
+                assert (row["search_cost"] is None) == (part == "samples")
     without = make(tmp_path / "without", decoder="greedy,sc")
     for part in ("greedy", "samples"):
         assert all(row["step_rewards"] is None for [row, *_] in solutions(without, part).values())
@@ -262,7 +262,7 @@ def test_problems_without_gold_have_the_outcome_gold_unparsed(tmp_path: Path, sh
 def test_tolerant_benchmarks_have_a_strict_verdict(tmp_path: Path, shared: Path) -> None:
     ocw = limit_problems(load_task(builtin_tasks()["ocw"], shared / "data/benchmarks"), 2)
     out = make(tmp_path / "run", decoder="greedy", tasks=[ocw])
-    assert all(row["strict"] is not None for [row] in solutions(out, "greedy").values())
+    assert all(row["exactly_correct"] is not None for [row] in solutions(out, "greedy").values())
 
 
 def test_a_problem_of_several_benchmarks_is_one_row_with_its_places(shared: Path) -> None:
@@ -412,7 +412,7 @@ def test_every_decoder_runs_on_real_models(models: tuple[Path, Path], tmp_path: 
     score = validate(out / "samples").score_settings
     assert score is not None and score.prm.revision.startswith("sha256:")
     for [row] in solutions(out, "sbs@5,1").values():
-        assert row["search"]["prm_calls"] >= 5
+        assert row["search_cost"]["prm_calls"] >= 5
         assert len(row["step_rewards"] or []) == len(row["completions"]) <= 3
 
 

@@ -425,7 +425,7 @@ def test_only_mixed_reads_the_solutions_with_labels() -> None:
         ]
     ]
     located_rows = [
-        ("", {"prompt": "p", "step_labels": None, "labels": None, **row}) for row in rows
+        ("", {"prompt": "p", "imported_labels": None, "labels": None, **row}) for row in rows
     ]
     source = RowSource("digest", "rows", lambda: iter(located_rows))
     options = PrmConfig(data="d", out=Path("o"), labels="rollouts", only_mixed=True)

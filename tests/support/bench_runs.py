@@ -338,8 +338,8 @@ def _random_solution(
         completions=["We add.\n", f"{text}The answer is {answer}."],
         n_tokens=20 + rng.randrange(30),
         step_rewards=rewards or [min(1.0, max(0.0, rng.gauss(centre, 0.2))) for _ in range(2)],
-        strict=is_correct and int(problem.answer) % 3 != 0 if is_ocw else None,
-        search={"discarded_tokens": 40, "prm_calls": 4} if part.startswith("sbs") else None,
+        exactly_correct=is_correct and int(problem.answer) % 3 != 0 if is_ocw else None,
+        search_cost={"discarded_tokens": 40, "prm_calls": 4} if part.startswith("sbs") else None,
     )
 
 

@@ -123,7 +123,7 @@ def _find_rejected_golds(golds: Sequence[tuple[int, Problem]]) -> Iterator[GoldF
         )
         for (row, problem), verdict in zip(golds, verdicts, strict=True):
             status = verdict.status
-            if status == "correct" and verdict.strict is not False:
+            if status == "correct" and verdict.exactly_correct is not False:
                 continue
             is_boxed = wrapper is _BOXED_WRAPPER
             is_documented = not is_boxed and _STATEMENT.search(problem.answer) is not None

@@ -69,10 +69,10 @@ class DecoderChoices:
         return self.expected_P(self.samples.is_correct_PM)
 
     @property
-    def strict_P(self) -> np.ndarray | None:
+    def exactly_correct_P(self) -> np.ndarray | None:
         """The same without the tolerance of the benchmark; None without a tolerance."""
-        strict_PM = self.samples.strict_PM
-        return None if strict_PM is None else self.expected_P(strict_PM)
+        exactly_correct_PM = self.samples.exactly_correct_PM
+        return None if exactly_correct_PM is None else self.expected_P(exactly_correct_PM)
 
     @property
     def upper_bound_P(self) -> np.ndarray:

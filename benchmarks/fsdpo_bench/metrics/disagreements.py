@@ -12,7 +12,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 
-RECORDED_COLUMN = "recorded_correct"  #: Column of solutions with the imported verdicts.
+RECORDED_COLUMN = "imported_correct"  #: Column of solutions with the imported verdicts.
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Disagreement:
     gold: str  #: The gold answer.
     answer: str | None  #: The extracted answer.
     outcome: str  #: The verdict of the grader.
-    recorded_correct: bool  #: The imported verdict.
+    imported_correct: bool  #: The imported verdict.
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,9 +162,9 @@ def _decoder_results(choices: DecoderChoices) -> DecoderResults:
     """Return the results of a decoder on a benchmark."""
     samples = choices.samples
     optional_fields: dict[str, Any] = {}
-    strict_P = choices.strict_P
-    if strict_P is not None:
-        optional_fields["strict"] = choices.mean(strict_P)
+    exactly_correct_P = choices.exactly_correct_P
+    if exactly_correct_P is not None:
+        optional_fields["exactly_correct"] = choices.mean(exactly_correct_P)
     upper_bound = choices.mean(choices.upper_bound_P)
     accuracy = choices.mean(choices.correct_P)
     if upper_bound.value != accuracy.value:

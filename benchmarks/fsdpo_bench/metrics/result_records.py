@@ -38,7 +38,7 @@ class DecoderResults(ResultSection):
     outcomes: dict[str, int | float]
     cost: Cost  #: Cost over all problems; a problem with several places costs once.
     #: Accuracy without the tolerance of the benchmark; unset for benchmarks without a tolerance.
-    strict: Mean | None = None
+    exactly_correct: Mean | None = None
     #: Accuracy if all undecided answers and timeouts are correct; unset without such answers.
     upper_bound: Mean | None = None
     #: Accuracy if the answers that a judge decided are wrong; unset without such answers.

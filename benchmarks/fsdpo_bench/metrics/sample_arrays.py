@@ -80,7 +80,7 @@ class Samples:
     problems: Sequence[PlacedProblem]  #: The P problems; one with two places occurs twice.
     outcome_PM: np.ndarray  #: Outcome of each solution.
     #: Whether each solution is correct without tolerance; None if no problem has a tolerance.
-    strict_PM: np.ndarray | None
+    exactly_correct_PM: np.ndarray | None
     is_judged_PM: np.ndarray  #: Whether a judge decided the outcome.
     answer_PM: np.ndarray  #: Extracted answer of each solution; None without one.
     classes_P: Sequence[AnswerClasses]  #: The answers with which the solutions vote.
@@ -142,14 +142,14 @@ def read_solution_table(root: Path) -> SolutionTable:
             "outcome",
             "answer",
             "verdict_by",
-            "strict",
+            "exactly_correct",
             "step_rewards",
             # A missing search costs nothing; unknown tokens stay unknown.
             tokens=pl.col("n_tokens")
-            + pl.when(pl.col("search").is_null())
+            + pl.when(pl.col("search_cost").is_null())
             .then(0)
-            .otherwise(pl.col("search").struct.field("discarded_tokens")),
-            search_prm_calls=pl.col("search").struct.field("prm_calls").fill_null(0),
+            .otherwise(pl.col("search_cost").struct.field("discarded_tokens")),
+            search_prm_calls=pl.col("search_cost").struct.field("prm_calls").fill_null(0),
         )
         frame = collect_rows(rows).sort("problem_id", "sample_index")
     counts = frame.group_by("problem_id", maintain_order=True).len()
@@ -206,18 +206,18 @@ def make_samples(
         values_PM: np.ndarray = frame[name].to_numpy().reshape(row_PM.shape)
         return values_PM
 
-    strict_PM = None
-    if frame["strict"].is_not_null().any():
+    exactly_correct_PM = None
+    if frame["exactly_correct"].is_not_null().any():
         # A problem without a tolerance has the same verdict twice.
-        strict = frame["strict"].fill_null(frame["outcome"] == "correct")
-        strict_PM = strict.to_numpy().reshape(row_PM.shape)
+        exactly_correct = frame["exactly_correct"].fill_null(frame["outcome"] == "correct")
+        exactly_correct_PM = exactly_correct.to_numpy().reshape(row_PM.shape)
     is_judged = frame["verdict_by"].str.starts_with(JUDGE_RULE_PREFIX)
     tokens = frame["tokens"].cast(pl.Float64).fill_null(float("nan"))
     return Samples(
         root=table.root,
         problems=problems,
         outcome_PM=column("outcome").astype(object),
-        strict_PM=strict_PM,
+        exactly_correct_PM=exactly_correct_PM,
         is_judged_PM=is_judged.to_numpy().reshape(row_PM.shape),
         answer_PM=column("answer").astype(object),
         classes_P=_answer_classes(table, row_PM),

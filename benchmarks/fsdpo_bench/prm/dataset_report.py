@@ -108,7 +108,7 @@ def load_measurable(root: Path) -> list[SolvedProblem]:
     """
     manifest = read_manifest(root)
     check_files(root, [*manifest.config_files("problems"), *manifest.config_files("solutions")])
-    has_labels = pl.col("outcome").is_in(COUNTED_OUTCOMES) | pl.col("step_labels").is_not_null()
+    has_labels = pl.col("outcome").is_in(COUNTED_OUTCOMES) | pl.col("imported_labels").is_not_null()
     with explain_damage(root):
         problems = read_problems(manifest.config_paths(root, "problems"))
         solutions = read_full_solutions(root, has_labels)
@@ -122,12 +122,12 @@ def load_measurable(root: Path) -> list[SolvedProblem]:
 
 def has_true_labels(entry: SolvedProblem) -> bool:
     """Return whether the true labels of all steps are known: imported, or of the generator."""
-    return entry.solution.step_labels is not None or _is_generated(entry.problem)
+    return entry.solution.imported_labels is not None or _is_generated(entry.problem)
 
 
 def true_first_error(entry: SolvedProblem) -> int | None:
     """Return the index of the first wrong step by the true labels; None if all steps are right."""
-    labels = entry.solution.step_labels
+    labels = entry.solution.imported_labels
     if labels is None:
         return first_wrong_step(entry.problem, entry.solution.completions)
     first_error = find_first_below(labels, RIGHT_STEP_LABEL)

@@ -176,7 +176,7 @@ def print_disagreements(name: str, comparison: VerdictComparison, count: int) ->
     differing = comparison.disagreements
     print_text(f"{name}: {len(differing):,} of {comparison.compared:,} recorded verdicts differ")
     for entry in differing[:count]:
-        recorded = "correct" if entry.recorded_correct else "incorrect"
+        recorded = "correct" if entry.imported_correct else "incorrect"
         question = " ".join(entry.question.split())[:_MAX_QUESTION_CHARS]
         print_text(
             f"{entry.solution_id}: gold {entry.gold!r}, answer {entry.answer!r}: "

@@ -75,7 +75,11 @@ class ReplaySampler(BaseReplaySampler):
         # A replay splits the text with the segmenter of its run, so recorded steps do not count.
         return [
             replace(
-                completion, step_chars=None, step_rewards=None, step_labels=None, step_ratings=None
+                completion,
+                step_chars=None,
+                step_rewards=None,
+                imported_labels=None,
+                imported_ratings=None,
             )
             for completion in completions
         ]

@@ -49,12 +49,12 @@ BROKEN: list[Any] = [
     COMPLETE | {"step_chars": "1"},
     *(STEPPED | {"step_rewards": value} for value in ([], [2], [None], [True, 1], "1")),
     STEPPED | {"step_rewards": [0.5, math.inf]},
-    *(COMPLETE | {name: [1.0]} for name in ("step_labels", "step_ratings")),
-    *(STEPPED | {name: [1.0]} for name in ("step_labels", "step_ratings")),
-    *(COMPLETE | {"recorded_correct": value} for value in (1, "yes")),
-    *(COMPLETE | {"search": value} for value in (5, {}, {"prm_calls": 3})),
-    COMPLETE | {"search": {"discarded_tokens": 7, "prm_calls": None}},
-    COMPLETE | {"search": {"discarded_tokens": -7, "prm_calls": 3}},
+    *(COMPLETE | {name: [1.0]} for name in ("imported_labels", "imported_ratings")),
+    *(STEPPED | {name: [1.0]} for name in ("imported_labels", "imported_ratings")),
+    *(COMPLETE | {"imported_correct": value} for value in (1, "yes")),
+    *(COMPLETE | {"search_cost": value} for value in (5, {}, {"prm_calls": 3})),
+    COMPLETE | {"search_cost": {"discarded_tokens": 7, "prm_calls": None}},
+    COMPLETE | {"search_cost": {"discarded_tokens": -7, "prm_calls": 3}},
 ]
 
 
@@ -92,9 +92,12 @@ def test_the_texts_of_a_record_are_checked(name: str, value: Any) -> None:
         Completion("42", "length", None, 1.0),
         Completion("42", "stop", 2, reasoning="Hm."),
         Completion("42", "stop", 2, step_chars=(1, 1), step_rewards=(0, -2.5)),
-        Completion("42", "stop", step_chars=(2,), step_labels=(0.3,), step_ratings=(-1,)),
-        Completion("", "stop", 1, step_chars=(), step_rewards=(), recorded_correct=False),
-        *(Completion("42", "stop", 2, search=SearchCost(tokens, 3)) for tokens in (None, 0, 7)),
+        Completion("42", "stop", step_chars=(2,), imported_labels=(0.3,), imported_ratings=(-1,)),
+        Completion("", "stop", 1, step_chars=(), step_rewards=(), imported_correct=False),
+        *(
+            Completion("42", "stop", 2, search_cost=SearchCost(tokens, 3))
+            for tokens in (None, 0, 7)
+        ),
     ],
 )
 def test_a_completion_is_read_as_it_was_written(completion: Completion) -> None:

@@ -51,7 +51,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     grow(plain, folder / "plain", {})
     grow(plain, folder / "newer", NEWER, version="1.1", licence_notes={"text": "MIT"})
     grow(plain, folder / "user", USERS)
-    grow(plain, folder / "lacking", {}, drop=("search", "strict", "thinking_closed"))
+    grow(plain, folder / "lacking", {}, drop=("search_cost", "exactly_correct", "thinking_closed"))
     save_random_prm(folder / "prm", save_random_model(folder / "policy"))
     (folder / "questions.jsonl").write_text('{"question": "What is 1 + 1?", "answer": "2"}\n')
     return folder

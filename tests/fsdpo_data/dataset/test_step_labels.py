@@ -26,7 +26,7 @@ def solution(**columns: Any) -> dict[str, Any]:
         "outcome": "incorrect",
         "labels": [False, False],
         "rollouts": None,
-        "step_labels": None,
+        "imported_labels": None,
         **columns,
     }
 
@@ -41,7 +41,7 @@ def solution(**columns: Any) -> dict[str, Any]:
         ("outcome", solution(outcome="undecided", labels=None, rollouts=COUNTS), None),
         ("first-error", solution(labels=[True, False]), [1.0, 0.0]),
         ("first-error", solution(labels=None), None),
-        ("imported", solution(step_labels=[0.7, 0.2], rollouts=COUNTS), [0.7, 0.2]),
+        ("imported", solution(imported_labels=[0.7, 0.2], rollouts=COUNTS), [0.7, 0.2]),
         ("imported", solution(), None),
     ],
 )
@@ -68,13 +68,13 @@ def test_the_stages_of_a_dataset_decide_the_kind(tmp_path: Path) -> None:
         ([solution(labels=[True, False], rollouts=COUNTS)], "first-error"),
         ([solution(labels=None), solution(labels=[True, False])], "first-error"),
         ([], "outcome"),
-        ([solution(), solution(step_labels=[1.0, 0.0])], "imported"),
-        ([solution(rollouts=COUNTS), solution(step_labels=[1.0, 0.0])], "rollouts"),
+        ([solution(), solution(imported_labels=[1.0, 0.0])], "imported"),
+        ([solution(rollouts=COUNTS), solution(imported_labels=[1.0, 0.0])], "rollouts"),
         # A judge has labelled imported solutions, and could not read one of them.
         (
             [
-                solution(labels=None, step_labels=[1.0, 0.0]),
-                solution(labels=None, step_labels=[1.0, 0.0], rollouts=COUNTS),
+                solution(labels=None, imported_labels=[1.0, 0.0]),
+                solution(labels=None, imported_labels=[1.0, 0.0], rollouts=COUNTS),
             ],
             "rollouts",
         ),
@@ -91,6 +91,6 @@ def test_people_see_the_labels_made_last() -> None:
     assert right_steps(solution(rollouts=COUNTS), "rollouts") == [True, False]
     assert right_steps(solution(), "rollouts") is None
     assert right_steps(solution(), "outcome") == [False, False]
-    imported = solution(outcome="ungraded", step_labels=[1.0, 0.4])
+    imported = solution(outcome="ungraded", imported_labels=[1.0, 0.4])
     assert right_steps(imported, "imported") == [True, False]
     assert right_steps(solution(outcome="ungraded"), "outcome") is None

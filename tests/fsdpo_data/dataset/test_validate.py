@@ -132,12 +132,12 @@ def test_another_file_is_named(dataset: Path) -> None:
         ({"prompt": "Q", "finish_reason": "length", "thinking_closed": True}, "rewritten"),
         ({"completions": ["another ", "text"]}, "rewritten"),
         ({"outcome": "undecided", "answer": "7"}, "regraded"),
-        ({"verdict_by": "judge/j@1", "strict": False}, "regraded"),
+        ({"verdict_by": "judge/j@1", "exactly_correct": False}, "regraded"),
         ({"labels": [False], "rollouts": [{"n": 2, "n_correct": 1}]}, "relabelled"),
-        ({"step_labels": [0.25], "step_ratings": [1]}, "relabelled"),
+        ({"imported_labels": [0.25], "imported_ratings": [1]}, "relabelled"),
         ({"step_rewards": [0.5]}, "rescored"),
-        ({"n_tokens": 77, "recorded_correct": True}, "described otherwise"),
-        ({"search": {"discarded_tokens": 3, "prm_calls": 1}}, "described otherwise"),
+        ({"n_tokens": 77, "imported_correct": True}, "described otherwise"),
+        ({"search_cost": {"discarded_tokens": 3, "prm_calls": 1}}, "described otherwise"),
     ],
 )
 def test_datasets_differ_if_a_column_differs(

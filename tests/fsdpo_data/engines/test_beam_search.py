@@ -235,7 +235,7 @@ def test_lines_16_to_24_keep_the_best_of_all_next_steps() -> None:
     assert tree.requests[2] == [("q:b\nhigh\n", 2), ("q:b\nend\n", 2)]
     assert solution.text == "b\nhigh\nend"  # line 28: 0.6 of 0.6, 0.1, 0.1, 0.2
     assert solution.n_tokens == 3
-    assert solution.search == SearchCost(discarded_tokens=2 + 4 + 4 - 3, prm_calls=2 + 4 + 4)
+    assert solution.search_cost == SearchCost(discarded_tokens=2 + 4 + 4 - 3, prm_calls=2 + 4 + 4)
 
 
 def test_a_finished_solution_stays_in_the_beam_and_is_scored_once() -> None:
@@ -395,7 +395,7 @@ def test_every_solution_of_a_search_has_its_cost() -> None:
     [solutions] = searcher.sample(["q:"], SamplingSpec(n=2))
     assert [solution.text for solution in solutions] == ["b\nhigh", "b\nend"]
     for solution in solutions:
-        assert solution.search == SearchCost(discarded_tokens=2 + 4 - 2, prm_calls=2 + 4)
+        assert solution.search_cost == SearchCost(discarded_tokens=2 + 4 - 2, prm_calls=2 + 4)
     assert [solution.step_rewards for solution in solutions] == [(0.5, 0.95), (0.5, 0.6)]
 
 

@@ -211,7 +211,7 @@ def test_the_solutions_of_a_problem_are_together_with_labels_and_ratings(tmp_pat
     first, second, third = solutions(tmp_path / "out")
     assert first["problem_id"] == second["problem_id"] != third["problem_id"]
     assert [row["sample_index"] for row in (first, second, third)] == [0, 1, 0]
-    assert first["step_labels"] == [1, 1, 0] and first["step_ratings"] == [1, 0, -1]
+    assert first["imported_labels"] == [1, 1, 0] and first["imported_ratings"] == [1, 0, -1]
     assert first["outcome"] == "ungraded" and first["labels"] is None
     assert "".join(first["completions"]).endswith("step 1\nWhat is 20 + 22? step 2")
 
@@ -233,7 +233,7 @@ def test_soft_labels_stay_numbers_but_are_exported_as_right_or_wrong(tmp_path: P
     file.write_text(json.dumps(row))
     import_labels(file, "trl-stepwise", tmp_path / "out")
     [solution] = solutions(tmp_path / "out")
-    assert solution["step_labels"] == [0.7, 0.1] and solution["step_ratings"] is None
+    assert solution["imported_labels"] == [0.7, 0.1] and solution["imported_ratings"] is None
     assert solution["prompt"] == "Q:"
     exported = export(tmp_path / "out", "trl-stepwise", tmp_path / "trl").file.read_text()
     assert json.loads(exported) == row | {"labels": [True, False]}, "TRL reads fractions as 0"
@@ -266,7 +266,7 @@ def test_commands_work_on_imported_labels(
     assert code == 1 and "rows in one file are imported at once" in err
     assert run(capsys, "validate", out)[0] == 0
     printed = run(capsys, "inspect", out)[1]
-    assert " -   3  What is 20 + 22? step 2" in printed and "step_ratings [1, 0, -1]" in printed
+    assert " -   3  What is 20 + 22? step 2" in printed and "imported_ratings [1, 0, -1]" in printed
     page = tmp_path / "page.html"
     assert run(capsys, "view", out, "--out", str(page))[0] == 0
     assert '"labels":[true,true,false]' in page.read_text().replace(", ", ",").replace(": ", ":")
@@ -276,7 +276,7 @@ def test_commands_work_on_imported_labels(
     scored = derive(tmp_path / "out", tmp_path / "scored", make_score_stage())
     assert reward_statistics_of(tmp_path / "scored").scored == 3
     assert stage_options(scored, "import")["format"] == "prm800k"
-    assert solutions(tmp_path / "scored")[0]["step_labels"] == [1, 1, 0]
+    assert solutions(tmp_path / "scored")[0]["imported_labels"] == [1, 1, 0]
     plan = plan_push(Path(out), "org/name", branch="main", remote=RemoteState())
     assert {content.path.partition("/")[0] for content in plan.uploads} >= {
         "solutions",
@@ -314,11 +314,15 @@ def test_an_interrupted_import_ends_in_the_same_bytes(
 @pytest.mark.parametrize(
     ("column", "value", "violation"),
     [
-        ("step_labels", [1.0], "have a different number of imported labels than of steps"),
-        ("step_labels", [1.0, 0.0, 1.5], "have an imported label that is not a number in"),
-        ("step_labels", [1.0, 0.0, float("nan")], "have an imported label that is not a number"),
-        ("step_ratings", [1, 1, 2], "have a rating that is not -1, 0 or 1"),
-        ("step_ratings", [1], "have a different number of ratings than of steps"),
+        ("imported_labels", [1.0], "have a different number of imported labels than of steps"),
+        ("imported_labels", [1.0, 0.0, 1.5], "have an imported label that is not a number in"),
+        (
+            "imported_labels",
+            [1.0, 0.0, float("nan")],
+            "have an imported label that is not a number",
+        ),
+        ("imported_ratings", [1, 1, 2], "have a rating that is not -1, 0 or 1"),
+        ("imported_ratings", [1], "have a different number of ratings than of steps"),
         ("outcome", "no_answer", "have imported labels and an outcome that is not ungraded"),
     ],
 )
@@ -336,7 +340,7 @@ def test_damaged_labels_are_found(tmp_path: Path, column: str, value: Any, viola
 
 def test_other_datasets_have_no_imported_labels(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
-    assert {row["step_labels"] for row in solutions(tmp_path / "run")} == {None}
+    assert {row["imported_labels"] for row in solutions(tmp_path / "run")} == {None}
     assert training_rows(tmp_path / "run")
     with pytest.raises(InputError, match="none of 9 solutions has labels of the kind imported"):
         training_rows(tmp_path / "run", labels="imported")
@@ -384,7 +388,7 @@ def test_options_convert_the_steps(
     dataset = api.open_dataset(tmp_path / "out").validate()
     [row] = dataset.solutions().collect().to_dicts()
     assert row["completions"] == steps
-    assert row["step_labels"] == [1.0, 0.0, 0.0][: len(steps)]
+    assert row["imported_labels"] == [1.0, 0.0, 0.0][: len(steps)]
     assert f"dropped: {dropped}the name of the task" in text
     recording = read_sample_settings(dataset.manifest).engine.recording
     assert recording is not None and re.fullmatch("sha256:[0-9a-f]{64}", recording)
@@ -449,7 +453,7 @@ def test_a_cut_keeps_the_ratings_of_the_steps_that_stay(tmp_path: Path) -> None:
     content = entry.step_labels.with_options(None, first_error_only=True)
     [solution] = replace(entry, step_labels=content).read_responses(SourceRow(1, row))
     assert solution.steps == ("1\n", "-1\n")
-    assert (list(solution.step_labels), solution.step_ratings) == ([True, False], (1, -1))
+    assert (list(solution.imported_labels), solution.imported_ratings) == ([True, False], (1, -1))
 
 
 def test_a_directory_of_files_is_one_source(tmp_path: Path) -> None:
@@ -468,7 +472,7 @@ def test_prm800k_comes_back_from_an_export_with_its_ratings(tmp_path: Path, shar
     import_labels(file, PRM800K, tmp_path / "first")
     exported = export(tmp_path / "first", PRM800K, tmp_path / "export").file
     import_labels(exported, PRM800K, tmp_path / "second")
-    columns = ["problem_id", "completions", "step_labels", "step_ratings"]
+    columns = ["problem_id", "completions", "imported_labels", "imported_ratings"]
     first, second = (
         [[row[column] for column in columns] for row in solutions(tmp_path / name)]
         for name in ("first", "second")
@@ -489,14 +493,14 @@ def test_verdicts_of_processbench_are_kept_with_the_answers(tmp_path: Path, shar
         for row in rows
     )
     assert min(verdicts[value] for value in (True, False, None)) > 10
-    assert Counter(row["recorded_correct"] for row in solutions(tmp_path / "out")) == verdicts
+    assert Counter(row["imported_correct"] for row in solutions(tmp_path / "out")) == verdicts
 
 
 def test_a_row_of_processbench_may_have_no_verdict(tmp_path: Path) -> None:
     row = {"problem": "2+2?", "steps": ["a", "b"], "label": 1}
     rows = [row, *(row | {"final_answer_correct": value} for value in (True, False, None))]
     import_labels(written(tmp_path / "in.jsonl", rows), "processbench", tmp_path / "out")
-    recorded = [row["recorded_correct"] for row in solutions(tmp_path / "out")]
+    recorded = [row["imported_correct"] for row in solutions(tmp_path / "out")]
     assert recorded == [None, True, False, None]
 
 

@@ -381,7 +381,7 @@ def test_unknown_verdicts_are_none_and_named(
     row = {"question": "2+2?", "answer": "4", "responses": [RIGHT] * 7, "correct": verdicts}
     file = written(tmp_path / "theirs.jsonl", [row])
     _, solutions = import_file(file, tmp_path / "out")
-    recorded = [row["recorded_correct"] for row in solutions]
+    recorded = [row["imported_correct"] for row in solutions]
     assert recorded == [True, False, False, None, None, None, None]
     sentence = "unknown verdicts, which count as no verdict: '0.5' (1), 'partly' (1)."
     assert f"the rows have {sentence}" in caplog.text
@@ -468,8 +468,8 @@ def test_problems_of_a_sealed_dataset_keep_their_golds_and_metadata(
     file = written(tmp_path / "theirs.jsonl", theirs)
     _, rows = import_file(file, tmp_path / "out", problems=[str(tmp_path / "known")])
     assert [row["outcome"] for row in rows] == ["correct", "correct", "incorrect"]
-    assert [row["strict"] for row in rows] == [False, None, None]
-    assert [row["recorded_correct"] for row in rows] == [False, True, None]
+    assert [row["exactly_correct"] for row in rows] == [False, None, None]
+    assert [row["imported_correct"] for row in rows] == [False, True, None]
     assert [row["gold"] for row in rows] == ["0.333", "2", "2"]
     assert json.loads(rows[1]["metadata"])["group"] == "square"
     assert "has responses to 2 of the 3 given problems" in caplog.text
@@ -483,7 +483,7 @@ def test_published_verdicts_are_kept(
     shared: Path, tmp_path: Path, name: str, verdicts: tuple[int, int]
 ) -> None:
     _, rows = import_file(shared / f"data/outputs/{name}.jsonl", tmp_path / "out")
-    stated = [row["recorded_correct"] for row in rows if row["recorded_correct"] is not None]
+    stated = [row["imported_correct"] for row in rows if row["imported_correct"] is not None]
     assert (len(stated), sum(stated)) == verdicts
 
 

@@ -64,7 +64,7 @@ def test_each_row_is_a_pair_of_solutions_with_the_published_texts(tmp_path: Path
             assert pair[side] == row["initial_reason_steps"] + row[side]
             solution = solutions[pair[f"{side}_id"]]
             assert solution["completions"] == pair[f"{side}_steps"]
-            assert solution["step_labels"] == [*(1.0 for _ in shared_steps), side == "chosen"]
+            assert solution["imported_labels"] == [*(1.0 for _ in shared_steps), side == "chosen"]
             assert solution["problem_id"] == pair["problem_id"]
     assert [len(pair["chosen_steps"]) for pair in pairs] == [2, 1, 3, 1]
 

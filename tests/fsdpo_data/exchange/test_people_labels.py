@@ -76,7 +76,7 @@ def test_every_label_of_the_published_file_is_on_its_step(
         (
             row["question"],
             tuple(step.strip() for step in row["completions"]),
-            tuple(row["step_labels"]),
+            tuple(row["imported_labels"]),
         )
         for row in solutions.to_dicts()
     ]
@@ -118,7 +118,7 @@ def test_named_fields(
     response = "".join(step + "\n" for step in steps)
     assert solution.question == "2+2?"
     assert solution.response == (response if len(steps) < len(lines) else response.rstrip())
-    assert list(solution.step_labels) == labels
+    assert list(solution.imported_labels) == labels
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,7 @@ def test_a_csv_file_has_lists_as_json(tmp_path: Path) -> None:
         writer.writerow(texts)
         writer.writerow([*texts[:2], "['4', '5']", *texts[3:]])
     manifest, imported = import_file(file, tmp_path / "out", segmenter="blank-line")
-    columns = ("completions", "step_rewards", "recorded_correct")
+    columns = ("completions", "step_rewards", "imported_correct")
     values = [tuple(row[name] for name in columns) for row in imported]
     assert values == [(["It is\n4."], [0.5], True), (["5."], [0.25], False)]
     assert quarantine_counts(manifest) == {"a list is not JSON": 1}

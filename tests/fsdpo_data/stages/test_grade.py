@@ -51,7 +51,7 @@ from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_t
 from fsdpo_data.stages.score import ScoreStage
 
 #: Columns that grading decides.
-VERDICTS = ["answer", "outcome", "verdict_by", "labels", "strict"]
+VERDICTS = ["answer", "outcome", "verdict_by", "labels", "exactly_correct"]
 
 
 class OldGrader:
@@ -128,7 +128,9 @@ def test_builds_and_regrading_use_the_golds_and_the_tolerance_of_the_metadata(
     )
     grade(tmp_path / "new", tmp_path / "regraded")
     for root in (tmp_path / "new", tmp_path / "regraded"):
-        verdicts = rows(root).group_by("problem_id", maintain_order=True).agg("outcome", "strict")
+        verdicts = (
+            rows(root).group_by("problem_id", maintain_order=True).agg("outcome", "exactly_correct")
+        )
         assert verdicts.drop("problem_id").rows() == [
             (["incorrect", "correct", "incorrect"], [None, None, None]),
             (["correct", "correct", "incorrect"], [None, None, None]),

@@ -106,12 +106,16 @@ def test_a_dataset_has_the_rewards_and_the_cost_of_its_search(tmp_path: Path) ->
     for row in rows.iter_rows(named=True):
         assert row["step_rewards"] == judge.one(row["prompt"], row["completions"])
     first = rows.filter(pl.col("sample_index") == 0)
-    tokens = pl.col("n_tokens") + pl.col("search").struct.field("discarded_tokens")
+    tokens = pl.col("n_tokens") + pl.col("search_cost").struct.field("discarded_tokens")
     # Both solutions of a problem state the tokens of the same search.
     assert rows.group_by("problem_id").agg(tokens.n_unique())["n_tokens"].to_list() == [1] * 7
-    assert first["search"].struct.field("discarded_tokens").min() > 0  # type: ignore[operator]
+    assert first["search_cost"].struct.field("discarded_tokens").min() > 0  # type: ignore[operator]
     assert manifest.cost.tokens == first.select(tokens.sum()).item()
-    assert first["search"].struct.field("prm_calls").sum() == manifest.cost.prm_calls == judge.calls
+    assert (
+        first["search_cost"].struct.field("prm_calls").sum()
+        == manifest.cost.prm_calls
+        == judge.calls
+    )
     rewards = reward_statistics_of(tmp_path)
     assert (rewards.scored, rewards.unscored) == (len(rows), 0)
 
@@ -154,7 +158,7 @@ def test_the_cost_of_a_search_belongs_to_a_search(tmp_path: Path) -> None:
     manifest = search_build(tmp_path)
     [file] = tmp_path.glob("solutions/*.parquet")
     table = read_table("solutions", file)
-    write_parquet(replace_column(table, "search", [None] * len(table)), file)
+    write_parquet(replace_column(table, "search_cost", [None] * len(table)), file)
     with pytest.raises(SchemaError, match="14 solutions have the cost of a search without"):
         check_invariants(tmp_path, manifest)
 
