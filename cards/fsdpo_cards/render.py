@@ -1,5 +1,6 @@
 """Render templates, and the YAML block that the Hub reads."""
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
@@ -56,6 +57,7 @@ def _card_filters() -> dict[str, Callable[..., str]]:
         "text": escape_markdown,
         "code": code_span,
         "model": format_model,
+        "options": describe_options,
         "fenced": escape_fences,
         "licence": _source_licence,
         "percent": format_percent,
@@ -136,6 +138,20 @@ def escape_markdown(name: str) -> str:
 def code_span(name: str) -> str:
     """Return a name as a Markdown code span that is also safe in a table."""
     return "`" + _one_line(name).replace("`", "'").replace("|", "\\|") + "`"
+
+
+def describe_options(options: Mapping[str, Any], code: Callable[[str], str] = code_span) -> str:
+    """Return the options of a stage as text, each with its value.
+
+    Args:
+        options: The values by name; a value may be a table of further options.
+        code: Function that marks a value as code.
+    """
+    texts = []
+    for name, value in options.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        texts.append(f"{name.replace('_', ' ')} {code(text)}")
+    return ", ".join(texts)
 
 
 def escape_fences(lines: str) -> str:

@@ -8,13 +8,12 @@ shards, and cards show the stage's row.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from fsdpo_cards.render import code_span, render_text
+from fsdpo_cards.render import describe_options, render_text
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.registry import Registry
@@ -48,7 +47,9 @@ class StageEntry(Generic[StageOptionsT, RecordT]):
     name: str  #: Name of the stage's entry in the manifest, and of its command.
     record: type[RecordT] = RawRecord  # type: ignore[assignment]  #: Model of the entry.
     #: Row of the card's table, as a Jinja template. Its variables are the options of the entry.
-    card_row: str = ""
+    #: None lists the options. An empty text is no row, for stages that the template of the card
+    #: describes.
+    card_row: str | None = None
     failed_items: str = "items"  #: What the engine of the stage can refuse, for messages.
     #: Function that returns the rows of the summary; None for no rows.
     summarize: Callable[[RecordT, DatasetStatistics], Sequence[Row]] | None = None
@@ -153,11 +154,26 @@ def card_rows(manifest: Manifest) -> list[str]:
     rows = []
     for record in manifest.stages:
         stage = find_stage(record.name)
-        if stage is None:
-            options = json.dumps(record.options, ensure_ascii=False)
-            rows.append(f"| {record.name} | {code_span(options)} |")
-        elif stage.card_row:
-            rows.append(render_text(stage.card_row, record.options))
+        template = stage.card_row if stage else None
+        if template is None:
+            rows.append(f"| {record.name} | {describe_options(record.options)} |")
+        elif template:
+            rows.append(render_text(template, record.options))
+    return rows
+
+
+def stage_rows(statistics: DatasetStatistics) -> list[Row]:
+    """Return the rows of the summary that describe the stages of a dataset, in their order.
+
+    A stage without rows of its own lists its options.
+    """
+    rows: list[Row] = []
+    for record in statistics.manifest.stages:
+        stage = find_stage(record.name)
+        if stage is not None and stage.summarize is not None:
+            rows += stage.summarize(statistics.manifest.get(stage.name, stage.record), statistics)
+        elif stage is None or stage.card_row is None:
+            rows.append((record.name, describe_options(record.options, code=str)))
     return rows
 
 

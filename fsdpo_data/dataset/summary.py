@@ -19,7 +19,7 @@ from fsdpo_data.dataset.stage_records import (
     SampleRecord,
     SampleSettings,
 )
-from fsdpo_data.dataset.stage_registry import Row, describe_failures, known_stages
+from fsdpo_data.dataset.stage_registry import Row, describe_failures, known_stages, stage_rows
 from fsdpo_data.dataset.statistics import DatasetStatistics, SolutionStatistics
 from fsdpo_data.models.prompts import TEMPLATES
 
@@ -34,10 +34,7 @@ def summary_rows(statistics: DatasetStatistics) -> list[Row]:
     if has_grades(manifest):
         rows.append(("step labels", _describe_labels(statistics.solutions.labels)))
     rows += _solution_rows(statistics)
-    for stage, record in known_stages(manifest):
-        if stage.summarize is not None:
-            rows += stage.summarize(record, statistics)
-    return rows
+    return [*rows, *stage_rows(statistics)]
 
 
 def has_grades(manifest: Manifest) -> bool:

@@ -215,4 +215,6 @@ def _summarize(record: OverlapRecord, statistics: DatasetStatistics) -> list[Row
     ]
 
 
-STAGES.register(StageEntry(name=OVERLAP_STAGE, record=OverlapRecord, summarize=_summarize))
+STAGES.register(
+    StageEntry(name=OVERLAP_STAGE, record=OverlapRecord, summarize=_summarize, card_row="")
+)

@@ -283,6 +283,7 @@ STAGES.register(
     StageEntry(
         name=GRADE_STAGE,
         record=GradeRecord,
+        card_row="",
         summarize=_summarize,
         options_class=GradeOptions,
         make_stage=make_grade_stage,

@@ -67,5 +67,7 @@ def _plot(record: ImportRecord, statistics: DatasetStatistics) -> dict[str, Dist
 
 
 STAGES.register(
-    StageEntry(name=IMPORT_STAGE, record=ImportRecord, summarize=_summarize, plot=_plot)
+    StageEntry(
+        name=IMPORT_STAGE, record=ImportRecord, summarize=_summarize, plot=_plot, card_row=""
+    )
 )

@@ -448,7 +448,12 @@ def _shard_tasks(
     ]
 
 
-STAGES.register(StageEntry(name=PROBLEMS_STAGE, record=ProblemsRecord))
+STAGES.register(StageEntry(name=PROBLEMS_STAGE, record=ProblemsRecord, card_row=""))
 STAGES.register(
-    StageEntry(name=SAMPLE_STAGE, record=SampleRecord, failed_items="problems without samples")
+    StageEntry(
+        name=SAMPLE_STAGE,
+        record=SampleRecord,
+        card_row="",
+        failed_items="problems without samples",
+    )
 )

@@ -575,14 +575,10 @@ STAGES.register(
         record=SelectRecord,
         summarize=_summarize,
         card_row="| selection | {% for choice in earlier | default([]) %}"
-        "{% for name, value in choice.options.items() %}"
-        "{{ name | replace('_', ' ') }} {{ value | string | code }}"
-        "{{ ', ' if not loop.last }}{% endfor %}"
+        "{{ choice.options | options }}"
         "{% if choice.part is defined %}; split {{ choice.part | code }}{% endif %}; then "
         "{% endfor %}"
-        "{% for name, value in options.items() %}"
-        "{{ name | replace('_', ' ') }} {{ value | string | code }}"
-        "{{ ', ' if not loop.last }}{% endfor %}"
+        "{{ options | options }}"
         "{% if part is defined %}; split {{ part | code }}{% endif %} |",
         describe_result=describe_selection,
     )

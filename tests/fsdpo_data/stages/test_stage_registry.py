@@ -30,7 +30,9 @@ from fsdpo_data.dataset.stage_registry import (
     command_names,
     known_stages,
     stage_entry,
+    stage_rows,
 )
+from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.stages.grade import GradeOptions
 
 
@@ -143,11 +145,20 @@ def test_options_without_a_stage() -> None:
         stage_entry(StageOptions(data="a", out="b"))
 
 
-def test_the_row_of_an_absent_stage_lists_its_values(dataset: Path) -> None:
+def test_a_stage_that_describes_nothing_lists_its_options(
+    dataset: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     manifest = read_manifest(dataset)
     assert card_rows(manifest) == []
-    manifest = add_stage(manifest, "polish", words=2)
-    assert card_rows(manifest) == ['| polish | `{"words": 2}` |']
+    own_rows = stage_rows(DatasetStatistics(dataset, manifest))
+    manifest = add_stage(manifest, "polish", words=2, max_share=0.5, style={"name": "plain"})
+    row = '| polish | words `2`, max share `0.5`, style `{"name": "plain"}` |'
+    summary_row = ("polish", 'words 2, max share 0.5, style {"name": "plain"}')
+    # An absent plug-in, and one that is here.
+    for _ in range(2):
+        assert card_rows(manifest) == [row]
+        assert stage_rows(DatasetStatistics(dataset, manifest)) == [*own_rows, summary_row]
+        monkeypatch.setitem(STAGES.data, "polish", StageEntry(name="polish"))
 
 
 def test_the_row_of_a_judge_names_votes(dataset: Path) -> None:
