@@ -20,6 +20,8 @@ from typing import Any
 from unittest.mock import patch
 
 import orjson
+import pyarrow as pa
+from grown import grow
 from helpers import remove_times
 from hub_server import TOKEN, HubServer
 from killing import TIMED_FILES, file_digests
@@ -31,6 +33,11 @@ from fsdpo_data.models.resolve import resolve
 STEPS = 6
 #: Optimizer steps between two checkpoints.
 SAVE_EVERY = 2
+#: Columns of a user, which every command carries along.
+USER_COLUMNS = {
+    "problems": {"topic": pa.string()},
+    "solutions": {"note": pa.string(), "confidence": pa.int64()},
+}
 _RESUME = ("--resume",)
 #: Files of a training run that may differ between runs with the same result.
 _UNSTABLE_FILES = (".lock", "checkpoints", "reference")
@@ -141,10 +148,10 @@ class Inputs:
                 responses.write(_json_line(row))
 
     def _build_small(self) -> None:
-        """Build a dataset of several small shards."""
+        """Build a dataset of several small shards, and add columns of a user."""
         from fsdpo_data.cli.app import main
 
-        build = [*_build_arguments(self, "few"), "--out", str(self.path("small"))]
+        build = [*_build_arguments(self, "few"), "--out", str(self.path("built"))]
         with (
             patch("fsdpo_data.stages.sample.SHARD_SOLUTIONS", 96),
             patch("sys.argv", ["fsdpo-data", *build]),
@@ -157,6 +164,7 @@ class Inputs:
             except SystemExit as error:
                 if error.code:
                     raise
+        grow(self.path("built"), self.path("small"), USER_COLUMNS)
 
     def _record_continuations(self) -> None:
         """Record continuations of every prefix of the small dataset; half of them are right."""

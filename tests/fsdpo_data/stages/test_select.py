@@ -151,7 +151,7 @@ def test_a_selection_of_a_selection_states_both(dataset: fd.Dataset, tmp_path: P
         ],
     }
     assert (
-        "\n| selection | mixed `true`, seed `1`, split `[\"test=0.4\"]`; split `train`; "
+        '\n| selection | mixed `true`, seed `1`, split `["test=0.4"]`; split `train`; '
         "then seed `0`, unique `true`; then sample `1.0`, seed `2` |\n"
     ) in (small.path / "README.md").read_text()
 
