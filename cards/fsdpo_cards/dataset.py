@@ -29,6 +29,7 @@ class DatasetCardData:
     warnings: Sequence[str]  #: Possible problems of the dataset, one sentence each.
     configs: Sequence[str]  #: Names of the configs; the Hub shows the first.
     examples: Mapping[str, str]  #: One row as JSON, by config.
+    columns: Mapping[str, Mapping[str, str]]  #: Descriptions of the columns by name, by config.
     plots: Mapping[str, str]  #: Text plots by title.
     info: Sequence[Mapping[str, Any]]  #: ``dataset_info`` of each config, for the Hub's viewer.
 
@@ -58,6 +59,7 @@ def dataset_card(
         warnings=card_data.warnings,
         configs=card_data.configs,
         examples=card_data.examples,
+        columns=card_data.columns,
         plots=card_data.plots,
         stages=stages,
         written={column for entry in stages.values() for column in entry.get("writes", ())},

@@ -126,9 +126,9 @@ class Solution:
             grader; None if there is no tolerance, or the gold answer is unreadable.
         labels: Whether each step is correct, by the outcome of the solution or by a search for the
             first error. None for ``undecided``, ``gold_unparsed``, ``timed_out`` and ``ungraded``.
-        rollouts: One entry per step: the number ``n`` of continuations and the number ``n_correct``
-            of correct ones. Null for a step that a search for the first error did not continue.
-            None without rollouts.
+        rollouts: One entry per step: ``n`` continuations after the step, of which ``n_correct`` are
+            correct; or ``n`` votes of a judge, of which ``n_correct`` find no error up to the step.
+            Null for a step that was not continued, or has no readable vote. None without either.
         step_rewards: One reward per step, in [0, 1] unless the reward model gives other values;
             None if not scored.
         imported_labels: A label of each step that an imported file states, from 0 (wrong) to 1

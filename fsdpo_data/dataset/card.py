@@ -15,7 +15,7 @@ from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet, scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.plots import count_values
-from fsdpo_data.dataset.schema import CONFIGS
+from fsdpo_data.dataset.schema import CONFIGS, describe_present_columns
 from fsdpo_data.dataset.stage_registry import card_rows, plot_stages
 from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
@@ -39,6 +39,11 @@ def dataset_card(
         warnings=dataset_warnings(statistics),
         configs=ordered_configs(manifest),
         examples=example_rows(root, manifest),
+        columns={
+            config: describe_present_columns(config, manifest.config_paths(root, config))
+            for config in CONFIGS
+            if manifest.config_files(config)
+        },
         plots={title: draw_bars(counts) for title, counts in distributions(statistics).items()},
         info=dataset_info(root, manifest),
     )

@@ -40,6 +40,8 @@ VERSION_KEY = "fsdpo_schema_version"  #: Key of the schema version in a parquet 
 #: Maximum size of a row group before compression. The Hub's viewer reads whole row groups, and
 #: refuses large ones.
 MAX_ROW_GROUP_BYTES = 100 * 2**20
+#: Description of a column that ``schema.toml`` does not have.
+UNKNOWN_COLUMN = f"not a column of schema {SCHEMA_VERSION}"
 CONFIGS = ("problems", "solutions", "pairs")
 _ENTITIES = {"problems": Problem, "solutions": Solution, "pairs": Pair}
 _ATTRIBUTE = re.compile(r"^    (\w+): (.*(?:\n {8,}.*)*)", re.M)  #: An attribute in a docstring.
@@ -314,16 +316,34 @@ def summarize_columns(config: str, rows: pl.LazyFrame) -> list[ColumnSummary]:
     nulls = collect_rows(rows.null_count()).row(0, named=True)
     descriptions = describe_columns(config)
     types = {column.name: describe_type(column.type_spec) for column in config_columns(config)}
-    unknown = f"not a column of schema {SCHEMA_VERSION}"
     return [
         ColumnSummary(
             name=name,
             type=types.get(name) or str(data_type).lower(),
             nulls=nulls[name],
-            description=descriptions.get(name, unknown),
+            description=descriptions.get(name, UNKNOWN_COLUMN),
         )
         for name, data_type in rows.collect_schema().items()
     ]
+
+
+def describe_present_columns(config: str, files: Sequence[Path]) -> dict[str, str]:
+    """Return the description of each column that has a value in some file.
+
+    It reads the footers alone. A column whose footers do not count nulls is present.
+    """
+    descriptions = describe_columns(config)
+    present: dict[str, str] = {}
+    for file in files:
+        metadata = open_parquet(file).metadata
+        for row_group in map(metadata.row_group, range(metadata.num_row_groups)):
+            for column in map(row_group.column, range(row_group.num_columns)):
+                name = column.path_in_schema.partition(".")[0]
+                statistics = column.statistics
+                counts_nulls = statistics is not None and statistics.has_null_count
+                if not counts_nulls or statistics.null_count < column.num_values:
+                    present[name] = descriptions.get(name, UNKNOWN_COLUMN)
+    return present
 
 
 def replace_column(table: pa.Table, name: str, values: Sequence[Any]) -> pa.Table:
