@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from fsdpo_data.core.lazy import pl
@@ -11,7 +12,7 @@ from fsdpo_data.core.parquet_files import collect_rows, open_parquet
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.run_directory import KeyChange, differing_keys
-from fsdpo_data.dataset.schema import CONFIGS, scan_rows, unknown_columns
+from fsdpo_data.dataset.schema import CONFIGS, arrow_schema, scan_rows, unknown_columns
 from fsdpo_data.dataset.validate import check_files, explain_damage
 
 #: Names that no column of a user has: of the hash of an id, and the end of names of new values.
@@ -27,7 +28,7 @@ class ConfigDiff:
     removed: int  #: Rows that only the first dataset has.
     common: int  #: Rows that both datasets have, changed or not.
     #: Rows in both datasets with a changed value, by group of columns (see ``diff.toml``), and by
-    #: the columns that this release does not know.
+    #: each column that no group has.
     changed: Mapping[str, int]
 
     def __bool__(self) -> bool:
@@ -58,7 +59,7 @@ def diff_datasets(first: Path, second: Path) -> dict[str, ConfigDiff]:
 
 def _diff_config(config: str, first: Sequence[Path], second: Sequence[Path]) -> ConfigDiff:
     """Compare the rows of one config, given its files in both datasets."""
-    columns_by_part = _columns_by_part(config)
+    columns_by_part = parts_of_rows(config)
     for files in (first, second):
         names = open_parquet(files[0]).schema_arrow.names if files else []
         columns_by_part |= {name: [name] for name in unknown_columns(config, names)}
@@ -88,10 +89,13 @@ def _compare_rows(
     )
 
 
-def _columns_by_part(config: str) -> dict[str, Sequence[str]]:
+def parts_of_rows(config: str) -> dict[str, Sequence[str]]:
     """Return the columns of each part of ``diff.toml``; those of the id are under ``_KEY``."""
     parts = dict(read_toml(__file__)[config])
-    return {_KEY: parts.pop("id"), **parts}
+    id_columns = parts.pop("id")
+    listed = {*id_columns, *parts.pop("determined"), *chain.from_iterable(parts.values())}
+    others = [name for name in arrow_schema(config).names if name not in listed]
+    return {_KEY: id_columns, **parts, **{name: [name] for name in others}}
 
 
 def _hash_rows(
@@ -140,7 +144,7 @@ def count_changed_values(
         old_names, new_names = (
             scan_rows(config, files).collect_schema().names() for files in (old_files, new_files)
         )
-        id_columns = _columns_by_part(config)[_KEY]
+        id_columns = parts_of_rows(config)[_KEY]
         names = [name for name in old_names if name in new_names and name not in id_columns]
         parts = {name: [name] for name in names} | {_KEY: id_columns}
         changed = _compare_rows(config, old_files, new_files, parts).changed

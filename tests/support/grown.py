@@ -15,7 +15,7 @@ from helpers import seal_json
 
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.dataset.manifest import FileEntry, files_digest
-from fsdpo_data.dataset.schema import VERSION_KEY, arrow_schema, scan_rows
+from fsdpo_data.dataset.schema import SCHEMA_VERSION, VERSION_KEY, arrow_schema, scan_rows
 
 #: Columns that identify the rows of each config.
 ID_COLUMNS = {
@@ -30,7 +30,7 @@ def grow(
     out: Path,
     columns: Mapping[str, Mapping[str, pa.DataType]],
     *,
-    version: str = "1.0",
+    version: str = SCHEMA_VERSION,
     drop: Sequence[str] = (),
     **manifest_keys: Any,
 ) -> Path:

@@ -91,7 +91,7 @@ def test_files_of_one_config_have_the_same_columns(change: str, tmp_path: Path) 
     manifest.digest = files_digest(files)
     (dataset / "manifest.json").write_text(manifest.to_json())
     expected = {
-        "footer": "of schema version 2.0, not 1.0",
+        "footer": f"of schema version 2.0, not {SCHEMA_VERSION}",
         "other types": "mood is string, and missing in the first file",
     }
     with pytest.raises(SchemaError, match=expected[change]):

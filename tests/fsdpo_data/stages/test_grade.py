@@ -40,7 +40,7 @@ from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import AnyRecord
-from fsdpo_data.dataset.schema import arrow_schema
+from fsdpo_data.dataset.schema import SCHEMA_VERSION, arrow_schema
 from fsdpo_data.dataset.stage import Stage
 from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.summary import summary_rows
@@ -283,7 +283,7 @@ def test_solutions_are_graded_by_the_gold_of_their_problem(tmp_path: Path) -> No
         pq.read_metadata(tmp_path / "new/solutions/train-00000-of-00001.parquet").metadata[
             b"fsdpo_schema_version"
         ]
-        == b"1.0"
+        == SCHEMA_VERSION.encode()
     )
 
 
