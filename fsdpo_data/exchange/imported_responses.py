@@ -30,7 +30,7 @@ from fsdpo_data.exchange.response_formats import (
 )
 from fsdpo_data.exchange.row_import import ImportedFile, ImportSource, RowImport
 from fsdpo_data.exchange.spool import SolutionSpool
-from fsdpo_data.exchange.step_scores import ScoredSteps, UnusableResponseError, read_steps
+from fsdpo_data.exchange.step_scores import UnusableResponseError, read_steps
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.problems.golds import describe_solutions
 from fsdpo_data.problems.load import (
@@ -173,25 +173,26 @@ class RecordedResponseImport(RowImport):
         if response.error:
             raise UnusableResponseError(response.error)
         assert row_format.responses is not None
-        steps = self._read_steps(response, row_format.responses)
-        self._add_response(file.name, response, steps)
+        completion = self._read_steps(response, row_format.responses)
+        self._add_response(file.name, response, completion)
         return True
 
-    def _read_steps(self, response: RecordedResponse, names: ResponseFields) -> ScoredSteps | None:
-        """Return the steps of a response, with the scores of its row or of the file of scores."""
+    def _read_steps(self, response: RecordedResponse, names: ResponseFields) -> Completion:
+        """Return a response with its steps, and the scores of its row or of the file of scores."""
         if self.options.scores is not None:
             response = replace(response, step_scores=self._scores_of(response, names))
-        steps = read_steps(response, names, self.options.segmenter)
+        completion = read_steps(response, names, self.options.segmenter)
+        has_steps = completion.step_chars is not None
         if self.has_recorded_steps is None:
-            self.has_recorded_steps = steps is not None
-        elif self.has_recorded_steps != (steps is not None) and self.options.segmenter is None:
+            self.has_recorded_steps = has_steps
+        elif self.has_recorded_steps != has_steps and self.options.segmenter is None:
             raise UnusableResponseError(
                 "some rows have steps: expected steps or step scores in all rows, or in none"
             )
-        if steps is not None and steps.scores is not None:
+        if completion.step_rewards is not None:
             self.has_scores = True
-            self._n_unbounded += sum(not 0 <= score <= 1 for score in steps.scores)
-        return steps
+            self._n_unbounded += sum(not 0 <= score <= 1 for score in completion.step_rewards)
+        return completion
 
     def _scores_of(self, response: RecordedResponse, names: ResponseFields) -> Any:
         """Return the step scores of a response in the file of scores."""
@@ -225,7 +226,7 @@ class RecordedResponseImport(RowImport):
             self._score_offsets[digest_of_key] = self.spool.write({"step_scores": scores})
 
     def _add_response(
-        self, source: str, response: RecordedResponse, steps: ScoredSteps | None
+        self, source: str, response: RecordedResponse, completion: Completion
     ) -> None:
         """Store a response, its problem and its prompt; UnusableRowError if they do not match."""
         prompt = self._request_prompt(response) if response.request else response.prompt
@@ -240,15 +241,6 @@ class RecordedResponseImport(RowImport):
                 self._n_conflicts += 1
                 self._conflict = self._conflict or (first_problem, problem)
             raise UnusableRowError("another problem has the same prompt")
-        completion = Completion(
-            response.response,
-            response.finish_reason,
-            response.n_tokens,
-            reasoning=response.reasoning,
-            step_chars=tuple(map(len, steps.steps)) if steps else None,
-            step_rewards=tuple(steps.scores) if steps and steps.scores is not None else None,
-            imported_correct=response.correct,
-        )
         self.spool.add(problem, prompt, completion)
         self._note_columns(problem.id, response)
         self._models[response.model] = None

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from fsdpo_data.core.identity import RELEASE, EngineRef, ModelRef, SourceRef, json_sha256
-from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
+from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.stage_records import NO_GRADER, GradeSettings, SampleSettings
 from fsdpo_data.exchange.formats import FORMATS, ExchangeFormat
 from fsdpo_data.exchange.imported_pairs import ImportedPairStage
@@ -69,9 +69,8 @@ class StepLabelImport(RowImport):
             question = self._prompt_questions.find(response.prompt)
             response = replace(response, question=question)
         self._write(response, response.prompt or self.template.render(response.question))
-        self.result.steps.update(
-            label >= RIGHT_STEP_LABEL for label in response.imported_labels or ()
-        )
+        labels = response.completion.imported_labels or ()
+        self.result.steps.update(label >= RIGHT_STEP_LABEL for label in labels)
         self._n_without_space += any(
             not step[-1:].isspace() and not next_step[:1].isspace()
             for step, next_step in pairwise(response.steps)
@@ -148,29 +147,15 @@ class StepLabelImport(RowImport):
         return json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def make_completion(solution: RecordedResponse) -> Completion:
-    """Return a solution as it is recorded."""
-    assert solution.imported_labels is not None
-    ratings = solution.imported_ratings
-    return Completion(
-        solution.response,
-        solution.finish_reason,
-        step_chars=tuple(map(len, solution.steps)),
-        imported_labels=tuple(map(float, solution.imported_labels)),
-        imported_ratings=None if ratings is None else tuple(ratings),
-        imported_correct=solution.correct,
-    )
-
-
 def make_training_row(solution: RecordedResponse, prompt: str) -> dict[str, Any]:
     """Return the row of a training file for one solution."""
     row: dict[str, Any] = {
         "prompt": prompt,
         "completions": solution.steps,
-        "labels": solution.imported_labels,
+        "labels": solution.completion.imported_labels,
     }
     if not solution.prompt:
         row |= {"problem": solution.question, "answer": solution.gold}
-    if solution.imported_ratings is not None:
-        row["ratings"] = solution.imported_ratings
+    if solution.completion.imported_ratings is not None:
+        row["ratings"] = solution.completion.imported_ratings
     return row

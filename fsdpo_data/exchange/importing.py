@@ -7,7 +7,7 @@ import json
 import logging
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +23,6 @@ from fsdpo_data.exchange.formats import ExchangeFormat
 from fsdpo_data.exchange.imported_responses import RecordedResponseImport
 from fsdpo_data.exchange.imported_step_labels import (
     StepLabelImport,
-    make_completion,
     make_training_row,
 )
 from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseReading
@@ -162,7 +161,8 @@ def run_import(
 
             def add_to_spool(solution: RecordedResponse, prompt: str) -> None:
                 problem = Problem(solution.question, solution.gold, source.ref.name, options.split)
-                spool.add(problem, prompt, make_completion(solution))
+                labels = tuple(map(float, solution.completion.imported_labels or ()))
+                spool.add(problem, prompt, replace(solution.completion, imported_labels=labels))
 
             rows = StepLabelImport(label_format, options.template, add_to_spool)
         _read_with_warnings(rows, source)

@@ -93,11 +93,11 @@ class GradedResponse:
             "series": self.series,
             "question": recorded.question,
             "gold": recorded.gold,
-            "response": recorded.response,
+            "response": recorded.completion.text,
             "answer": self.verdict.answer,
             "status": self.verdict.status,
             "rule": self.verdict.rule,
-            "recorded": recorded.correct,
+            "recorded": recorded.completion.imported_correct,
         }
 
     @property
@@ -114,7 +114,7 @@ class GradedResponse:
     @property
     def differs_from_recorded(self) -> bool:
         """Whether the recorded verdict is another one; False without one, or if not counted."""
-        recorded = self.recorded_response.correct
+        recorded = self.recorded_response.completion.imported_correct
         return self.is_counted and recorded is not None and recorded != self.is_correct
 
 
@@ -137,10 +137,10 @@ def grade_outputs(
     requests = [
         grading_request(
             Problem(response.question, response.gold, source="", split=""),
-            response.response,
+            response.completion.text,
             prompt=response.prompt,
-            finish_reason=response.finish_reason,
-            has_separate_reasoning=bool(response.reasoning),
+            finish_reason=response.completion.finish_reason,
+            has_separate_reasoning=bool(response.completion.reasoning),
             grade_thinking=grade_thinking,
         )
         for response in recorded
@@ -190,7 +190,9 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
     outcomes: Counter[Outcome] = Counter(response.verdict.status for response in responses)
     n_correct = outcomes["correct"]
     counted_responses = [response for response in responses if response.is_counted]
-    recorded_verdicts = [response.recorded_response.correct for response in counted_responses]
+    recorded_verdicts = [
+        response.recorded_response.completion.imported_correct for response in counted_responses
+    ]
     marked_correct = [
         response
         for response in responses

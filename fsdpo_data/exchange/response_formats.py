@@ -7,7 +7,6 @@ and ``body + question`` joins two texts. ``formats.toml`` has the formats.
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,6 @@ from itertools import chain
 from typing import Any, Self
 
 from fsdpo_data.core.finish_reasons import (
-    FinishReason,
     is_missing,
     list_by_count,
     read_finish_reason,
@@ -23,6 +21,7 @@ from fsdpo_data.core.finish_reasons import (
 )
 from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.row_errors import UnusableRowError
+from fsdpo_data.core.sampling import Completion
 from fsdpo_data.problems.golds import GoldReading, means_no_gold, read_gold
 from fsdpo_data.problems.row_formats import FieldName, RowReading
 
@@ -39,36 +38,32 @@ class ResponseReading(RowReading):
 DEFAULT_RESPONSE_READING = ResponseReading()  #: The reading without names of fields.
 
 
+#: The completion of a response that cannot be used.
+NO_COMPLETION = Completion("", "stop")
+
+
 @dataclass(frozen=True, slots=True)
 class RecordedResponse:
     """One response of a row with its gold answer, and what its publisher states about it."""
 
     gold: str  #: Gold answer; empty if the format has none.
-    response: str  #: Text of the response.
-    correct: bool | None = None  #: The recorded verdict; None if there is none, or an unknown one.
+    #: The response, with the publisher's verdict and step labels. The finish reason is
+    #: ``length`` if the row marks the response as truncated, states an unknown reason, or if its
+    #: labels end before its steps.
+    completion: Completion
     unknown_verdict: str = ""  #: The verdict as in the row, if its meaning is unknown.
     #: Model or sample index within the row; empty for a single response. The responses of all rows
     #: with the same series are evaluated together.
     series: str = ""
     question: str = ""  #: Question; empty if unknown.
     model: str = ""  #: Model of the response; empty if unknown.
-    reward: float | None = None  #: Reward of a reward model, in [0, 1]; None without one.
     row: int = 0  #: Number of the row in its file.
-    #: ``length`` if the row marks the response as truncated, states an unknown reason, or if its
-    #: labels end before its steps.
-    finish_reason: FinishReason = "stop"
     has_finish_reason: bool = False  #: Whether the row has a finish reason of the response.
     unknown_finish_reason: str = ""  #: The finish reason as in the row, if its name is unknown.
     prompt: str = ""  #: Prompt of the model; empty if unknown.
     request: str = ""  #: Id of the request, if the prompts are in another file (batch APIs).
-    n_tokens: int | None = None  #: Number of generated tokens; None if unknown.
-    reasoning: str = ""  #: Thinking before the response, if recorded separately.
     steps: Any = None  #: Steps as listed in the row, not checked; None without a list.
     step_scores: Any = None  #: Scores of the steps as in the row, not checked; None without scores.
-    #: Label of each step, from 0 (wrong) to 1 (right). The steps then join to the response.
-    imported_labels: Sequence[float] | None = None
-    #: Rating of each step (-1, 0 or 1), if the format has finer ratings than the labels.
-    imported_ratings: Sequence[int] | None = None
     goes_on: bool = False  #: Whether the original solution has steps after the labelled ones.
     #: Values that identify the response in a file of step scores; empty if the format has none.
     key: tuple[Any, ...] = ()
@@ -103,8 +98,6 @@ class ResponseFields:
     model: Sequence[str] = ()  #: Fields with the name of the model.
     by_model: bool = False  #: Whether the row has one column per model.
     correct: Sequence[str] = ()  #: Fields with the publisher's verdict.
-    #: Fields with the logits of the rewards: for each response, a list of one number.
-    logit: Sequence[str] = ()
     #: Fields with the number of generated tokens.
     n_tokens: Sequence[str] = ("n_tokens", "num_generated_tokens")
     steps: Sequence[str] = ()  #: Fields with the steps of a response, a list of texts.
@@ -200,7 +193,7 @@ class ResponseFields:
         prompt = _first(row, self.prompt)
         base = RecordedResponse(
             self._gold(row),
-            response="",
+            NO_COMPLETION,
             question=question,
             # A prompt that is a list of messages is left out, because its chat template is unknown.
             prompt=prompt if isinstance(prompt, str) else "",
@@ -240,7 +233,6 @@ class ResponseFields:
             raise TypeError(f"{value!r} is not a list")
         responses = _flatten(value) if isinstance(value, list) else [value]
         verdicts = _per_response(_first(fields, self.correct), len(responses))
-        logits = _per_response(_first(fields, self.logit), len(responses))
         token_counts = _per_response(_first(fields, self.n_tokens), len(responses))
         steps = _lists_per_response(_first(fields, self.steps), value, len(responses))
         step_scores = _lists_per_response(_first(fields, self.step_scores), value, len(responses))
@@ -261,7 +253,6 @@ class ResponseFields:
             if n_tokens is None:
                 n_tokens = _first(response_fields, self.n_tokens)
             verdict = verdicts[index]
-            logit = logits[index]
             recorded_reason = _first_or(
                 response_fields, _FINISH_REASON_FIELDS, finish_reasons[index]
             )
@@ -270,18 +261,20 @@ class ResponseFields:
                 error = f"the response is not finished: its finish reason is {recorded_reason}"
                 yield replace(base, series=series, error=error)
                 continue
+            completion = Completion(
+                self._require_text("response", text),
+                finish_reason,
+                _token_count(n_tokens),
+                reasoning=reasoning or "",
+                imported_correct=read_verdict(verdict),
+            )
             yield replace(
                 base,
-                response=self._require_text("response", text),
-                correct=read_verdict(verdict),
+                completion=completion,
                 unknown_verdict=unknown_verdict(verdict),
                 series=series,
-                reward=None if logit is None else 1 / (1 + math.exp(-logit[0])),
-                finish_reason=finish_reason,
                 has_finish_reason=not is_missing(recorded_reason),
                 unknown_finish_reason=unknown_finish_reason(recorded_reason),
-                n_tokens=_token_count(n_tokens),
-                reasoning=reasoning or "",
                 steps=_first_or(response_fields, self.steps, steps[index]),
                 step_scores=_first_or(response_fields, self.step_scores, step_scores[index]),
             )

@@ -129,7 +129,7 @@ class RowImport(ABC):
             try:
                 if self.store(response, row.row_format, file):
                     self.result.rows += 1
-                    text = canonical_json([response.question, response.response])
+                    text = canonical_json([response.question, response.completion.text])
                     self._text_hash.update(text.encode())
             except UnusableResponseError as reason:
                 yield f"{reason} ({response.series})" if response.series else str(reason)

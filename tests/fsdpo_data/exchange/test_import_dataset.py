@@ -453,7 +453,8 @@ def test_a_cut_keeps_the_ratings_of_the_steps_that_stay(tmp_path: Path) -> None:
     content = entry.step_labels.with_options(None, first_error_only=True)
     [solution] = replace(entry, step_labels=content).read_responses(SourceRow(1, row))
     assert solution.steps == ("1\n", "-1\n")
-    assert (list(solution.imported_labels), solution.imported_ratings) == ([True, False], (1, -1))
+    completion = solution.completion
+    assert (completion.imported_labels, completion.imported_ratings) == ((True, False), (1, -1))
 
 
 def test_a_directory_of_files_is_one_source(tmp_path: Path) -> None:
