@@ -1,18 +1,15 @@
 """Recorded responses, as solutions of a dataset that is sealed from them."""
 
-from __future__ import annotations
-
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.core.finish_reasons import describe_unknown_finish_reasons
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import EngineRef, ModelRef, text_key
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import read_records, replace_surrogates
@@ -20,12 +17,13 @@ from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec
 from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
 from fsdpo_data.engines.scorers.prm_formats import RECORDED_VALUES, ScoreSettings
 from fsdpo_data.exchange.formats import ExchangeFormat, find_response_format
+from fsdpo_data.exchange.import_options import ImportOutputsOptions
 from fsdpo_data.exchange.prompt_questions import PromptQuestions
 from fsdpo_data.exchange.response_formats import (
     Fields,
     RecordedResponse,
     ResponseFields,
-    describe_unknown_verdicts,
+    UnknownValues,
     response_key,
 )
 from fsdpo_data.exchange.row_import import ImportedFile, ImportSource, RowImport
@@ -46,9 +44,6 @@ from fsdpo_data.problems.row_formats import RowReading, refuse_unread_parts, req
 from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 from fsdpo_data.steps.segment import segmenter_name
-
-if TYPE_CHECKING:
-    from fsdpo_data.exchange.importing import ImportOutputsOptions
 
 ENGINE = "outputs"  #: Name in the manifest in place of the engine that sampled the solutions.
 UNMATCHED = "the question matches no problem, or several"  #: Reason of quarantine.
@@ -83,8 +78,8 @@ class RecordedResponseImport(RowImport):
         self.has_scores = False  #: Whether a response has step scores.
         self._n_unbounded = 0  # step scores that are no probabilities
         self.has_finish_reasons = False  #: Whether a row has the finish reason of a response.
-        self._unknown_finish_reasons: Counter[str] = Counter()
-        self._unknown_verdicts: Counter[str] = Counter()
+        self._unknown_values = UnknownValues()
+        self._other_models: set[str] = set()  # those that the option ``series`` leaves out
         #: Whether the responses have steps of their own; None before the first response.
         self.has_recorded_steps: bool | None = None
 
@@ -168,7 +163,8 @@ class RecordedResponseImport(RowImport):
         self, response: RecordedResponse, row_format: ExchangeFormat, file: ImportedFile
     ) -> bool:
         """Store a response; one of another model than the chosen series is left out."""
-        if self.options.series not in (None, response.model):
+        if not self.options.selects(response):
+            self._other_models.add(response.model)
             return False
         if response.error:
             raise UnusableResponseError(response.error)
@@ -245,10 +241,7 @@ class RecordedResponseImport(RowImport):
         self._note_columns(problem.id, response)
         self._models[response.model] = None
         self.has_finish_reasons |= response.has_finish_reason
-        if response.unknown_finish_reason:
-            self._unknown_finish_reasons[response.unknown_finish_reason] += 1
-        if response.unknown_verdict:
-            self._unknown_verdicts[response.unknown_verdict] += 1
+        self._unknown_values.add(response)
 
     def _request_prompt(self, response: RecordedResponse) -> str:
         """Return the prompt of the request that a response answers."""
@@ -355,10 +348,7 @@ class RecordedResponseImport(RowImport):
         golds = [problem.answer for problem in self.spool.problems.values()]
         if solutions := describe_solutions(golds):
             yield solutions
-        if unknown := describe_unknown_finish_reasons(self._unknown_finish_reasons):
-            yield f"the rows have {unknown}"
-        if unknown := describe_unknown_verdicts(self._unknown_verdicts):
-            yield f"the rows have {unknown}"
+        yield from self._unknown_values.warnings()
         if not self.has_finish_reasons:
             yield (
                 "the rows have no finish reason, so every response counts as finished. A truncated "
@@ -366,15 +356,18 @@ class RecordedResponseImport(RowImport):
                 "step labels."
             )
 
-    def nothing_message(self, source: ImportSource) -> str:
-        """Return the error message for files without a usable response."""
+    def no_rows_error(self, source: ImportSource) -> InputError:
+        """Return the error for files without a usable response."""
         series = f" of {self.options.series}" if self.options.series else ""
         if split := self._describe_split():
-            return f"{self.options.file}: no output{series} matches the given problems.{split}"
-        message = f"{self.options.file}: the file contains no outputs{series}."
+            message = f"no output{series} matches the given problems.{split}"
+            return InputError(f"{source.location}: {message}")
+        if self._other_models and not self.quarantined:
+            return self.options.unknown_series_error(source.location, self._other_models)
+        message = f"{source.location}: the file contains no outputs{series}."
         if self.quarantined:
             message += f" First problem: {self.quarantined[0].reason}."
-        return message
+        return InputError(message)
 
     def _describe_split(self) -> str:
         """Return the split of the given problems, if questions do not match them; else nothing.

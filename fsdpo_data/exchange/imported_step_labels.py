@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import RELEASE, EngineRef, ModelRef, SourceRef, json_sha256
 from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.stage_records import NO_GRADER, GradeSettings, SampleSettings
@@ -88,15 +89,15 @@ class StepLabelImport(RowImport):
                 "`step_separator=newline`."
             )
 
-    def nothing_message(self, source: ImportSource) -> str:
-        """Return the error message for a source without a usable row."""
+    def no_rows_error(self, source: ImportSource) -> InputError:
+        """Return the error for a source without a usable row."""
         message = (
             f"{source.location}: none of its {self.result.read} rows has the format "
             f"{self.label_format.name}."
         )
         if self.quarantined:
             message += f" The first problem: {self.quarantined[0].reason}."
-        return message
+        return InputError(message)
 
     def make_spec(self, revision: str, n_samples: int) -> BuildSpec:
         """Return the spec of the dataset."""

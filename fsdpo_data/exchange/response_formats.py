@@ -8,22 +8,26 @@ and ``body + question`` joins two texts. ``formats.toml`` has the formats.
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.finish_reasons import (
+    describe_unknown_finish_reasons,
     is_missing,
     list_by_count,
     read_finish_reason,
     unknown_finish_reason,
 )
 from fsdpo_data.core.input_files import parse_json
+from fsdpo_data.core.options import Option
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.problems.golds import GoldReading, means_no_gold, read_gold
-from fsdpo_data.problems.row_formats import FieldName, RowReading
+from fsdpo_data.problems.row_formats import ROWS_PANEL, FieldName, RowReading
 
 Fields = Mapping[str, Any]
 
@@ -33,12 +37,30 @@ class ResponseReading(RowReading):
 
     response_field: FieldName = None
     """Field with the response, or with the list of responses."""
+    series: Annotated[str | None, Option(panel=ROWS_PANEL, default_text="all")] = None
+    """Name of the model whose responses are read, if a file has the responses of several models."""
+
+    def selects(self, response: "RecordedResponse") -> bool:
+        """Return whether the response is of the model ``series``, if the user names one."""
+        return self.series in (None, response.model)
+
+    def unknown_series_error(self, location: str, models: Iterable[str]) -> InputError:
+        """Return the error for a source that has only responses of other models.
+
+        Args:
+            location: The source.
+            models: The models of its responses; an empty name is unknown.
+        """
+        names = ", ".join(sorted({*models} - {""})) or "unnamed"
+        return self.field_error(
+            "series", f"{location} has no response of this model. Its models are {names}."
+        )
 
 
 DEFAULT_RESPONSE_READING = ResponseReading()  #: The reading without names of fields.
 
 
-#: The completion of a response that cannot be used.
+#: The completion of a response that cannot be used, or whose steps are not joined to a text.
 NO_COMPLETION = Completion("", "stop")
 
 
@@ -322,11 +344,28 @@ def unknown_verdict(value: Any) -> str:
     return "" if text.lower() in _VERDICTS else text[:_MAX_VERDICT_CHARS]
 
 
-def describe_unknown_verdicts(counts: Mapping[str, int]) -> str:
-    """Return a sentence with the unknown verdicts and their numbers; empty without any."""
-    if not counts:
-        return ""
-    return f"unknown verdicts, which count as no verdict: {list_by_count(counts)}."
+class UnknownValues:
+    """The finish reasons and verdicts of responses whose meaning is unknown, with their numbers."""
+
+    def __init__(self) -> None:
+        """Start with no responses."""
+        self._finish_reasons: Counter[str] = Counter()
+        self._verdicts: Counter[str] = Counter()
+
+    def add(self, response: RecordedResponse) -> None:
+        """Count the values of a response."""
+        if response.unknown_finish_reason:
+            self._finish_reasons[response.unknown_finish_reason] += 1
+        if response.unknown_verdict:
+            self._verdicts[response.unknown_verdict] += 1
+
+    def warnings(self) -> Iterator[str]:
+        """Yield a sentence for each kind of unknown values."""
+        if unknown := describe_unknown_finish_reasons(self._finish_reasons):
+            yield f"the rows have {unknown}"
+        if self._verdicts:
+            counts = list_by_count(self._verdicts)
+            yield f"the rows have unknown verdicts, which count as no verdict: {counts}."
 
 
 def _token_count(value: Any) -> int | None:

@@ -118,7 +118,7 @@ class RowImport(ABC):
                 if row.document:
                     seen_documents.add(row.document)
         if not self.result.rows:
-            raise InputError(self.nothing_message(source))
+            raise self.no_rows_error(source)
 
     def _store_row(self, row: ReadRow, file: ImportedFile) -> Iterator[str]:
         """Store the responses of a row; yield the reasons why some of them cannot be used."""
@@ -153,8 +153,8 @@ class RowImport(ABC):
         """
 
     @abstractmethod
-    def nothing_message(self, source: ImportSource) -> str:
-        """Return the error message for a source without a usable row."""
+    def no_rows_error(self, source: ImportSource) -> InputError:
+        """Return the error for a source without a usable row."""
 
     @abstractmethod
     def make_spec(self, revision: str, n_samples: int) -> BuildSpec:

@@ -13,7 +13,8 @@ from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.formats import get_step_label_format
-from fsdpo_data.exchange.importing import ImportOutputsOptions, import_rows, run_import
+from fsdpo_data.exchange.import_options import ImportOutputsOptions
+from fsdpo_data.exchange.importing import import_rows, run_import
 from fsdpo_data.exchange.row_import import ImportResult
 
 

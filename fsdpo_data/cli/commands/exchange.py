@@ -33,9 +33,8 @@ from fsdpo_data.exchange.formats import (
     get_step_label_format,
     step_label_formats,
 )
+from fsdpo_data.exchange.import_options import ImportOutputsOptions, OutputsFieldName
 from fsdpo_data.exchange.importing import (
-    ImportOutputsOptions,
-    OutputsFieldName,
     import_rows,
     quarantine_path,
     run_import,
