@@ -46,7 +46,7 @@ from fsdpo_data.steps.rewards import OUTCOME_LABELS
 from fsdpo_data.steps.segment import segmenter_name
 
 ENGINE = "outputs"  #: Name in the manifest in place of the engine that sampled the solutions.
-UNMATCHED = "the question matches no problem, or several"  #: Reason of quarantine.
+UNMATCHED_REASON = "the question matches no problem, or several"  #: Reason of quarantine.
 _NUMBER = re.compile(r"\d+")
 
 
@@ -117,7 +117,9 @@ class RecordedResponseImport(RowImport):
         problems, if two responses of a problem have different values.
         """
         metadata = self.spool.problems[problem_id].metadata
-        columns = {name: value for name, value in response.own_columns.items() if value is not None}
+        columns = {
+            name: value for name, value in response.unread_columns.items() if value is not None
+        }
         for name in dict.fromkeys([*columns, *({} if self.gold_problems.problems else metadata)]):
             if name not in metadata or metadata[name] != columns.get(name):
                 self._left_out_columns[name] = None
@@ -153,7 +155,7 @@ class RecordedResponseImport(RowImport):
             changes["step_scores"] = (self.options.scores_field,)
         if self._problem_of_question:
             changes["gold"] = ()
-        elif responses.whole_question and self.options.question_field is None:
+        elif responses.has_complete_question and self.options.question_field is None:
             refuse_unread_parts(fields)
         if not changes:
             return row_format
@@ -270,7 +272,7 @@ class RecordedResponseImport(RowImport):
                 split=self.options.split,
                 metadata={
                     name: value
-                    for name, value in response.own_columns.items()
+                    for name, value in response.unread_columns.items()
                     if isinstance(value, str | int | float)
                 },
             )
@@ -297,7 +299,7 @@ class RecordedResponseImport(RowImport):
             if known_key in key
         ]
         if not matches:
-            raise UnusableRowError(UNMATCHED)
+            raise UnusableRowError(UNMATCHED_REASON)
         # The match that ends last, and the longest of the matches that end there.
         end, n_chars, matching_key = max(matches)
         if _has_further_question(normalise_question(text), end - n_chars, end):
@@ -329,7 +331,7 @@ class RecordedResponseImport(RowImport):
             )
         result = self.result
         if warning := describe_quarantine(
-            result.quarantined, result.read, result.partly_quarantined
+            result.quarantined, result.n_rows, result.n_partly_quarantined
         ):
             yield warning + self._describe_split()
         if self._conflict is not None:
@@ -375,7 +377,7 @@ class RecordedResponseImport(RowImport):
         Most responses are to test problems, and the default split is ``train``. A single file is
         read completely, whatever its split.
         """
-        if all(row.reason != UNMATCHED for row in self.result.quarantined):
+        if all(row.reason != UNMATCHED_REASON for row in self.result.quarantined):
             return ""
         sources = [name for name in self.options.problems if not Path(name).is_file()]
         if not sources:

@@ -81,18 +81,18 @@ class StepLabelImport(RowImport):
     def warnings(self) -> Iterator[str]:
         """Yield what a user may overlook in the rows."""
         yield from self._prompt_questions.warnings()
-        if self._n_without_space * 2 > self.result.rows:
+        if self._n_without_space * 2 > self.result.n_solutions:
             yield (
-                f"{self._n_without_space:,} of {self.result.rows:,} solutions have steps without "
-                "white space between them, so the end of a step joins the next word. Datasets of "
-                "TRL are like this, because its trainer adds a line end to each step. Use "
-                "`step_separator=newline`."
+                f"{self._n_without_space:,} of {self.result.n_solutions:,} solutions have steps "
+                "without white space between them, so the end of a step joins the next word. "
+                "Datasets of TRL are like this, because its trainer adds a line end to each step. "
+                "Use `step_separator=newline`."
             )
 
     def no_rows_error(self, source: ImportSource) -> InputError:
         """Return the error for a source without a usable row."""
         message = (
-            f"{source.location}: none of its {self.result.read} rows has the format "
+            f"{source.location}: none of its {self.result.n_rows} rows has the format "
             f"{self.label_format.name}."
         )
         if self.quarantined:
@@ -126,7 +126,7 @@ class StepLabelImport(RowImport):
     @property
     def label_counts(self) -> ImportCounts:
         """The counts of the step labels."""
-        return ImportCounts(rows=self.result.read)
+        return ImportCounts(rows=self.result.n_rows)
 
     def provenance_json(self, source: SourceRef) -> bytes:
         """Return the manifest of training rows: their source, and the meaning of their labels."""
@@ -139,8 +139,8 @@ class StepLabelImport(RowImport):
             "loses": self.settings.drops,  # the fields of the source that are not imported
             "template": self.template.name,
             "rows": {
-                "read": result.read,
-                "written": result.rows,
+                "read": result.n_rows,
+                "written": result.n_solutions,
                 "set_aside": len(result.quarantined),
             },
             "steps": {"right": result.steps[True], "wrong": result.steps[False]},

@@ -9,11 +9,14 @@ import tempfile
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from fsdpo_data.core.completion_records import CompletionRecord
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.dataset.manifest import Manifest
+from fsdpo_data.dataset.derive import run_stages, stage_options
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE, RunDir, lock_run_directory
 from fsdpo_data.exchange.formats import ExchangeFormat
 from fsdpo_data.exchange.import_options import ImportOutputsOptions
 from fsdpo_data.exchange.imported_responses import RecordedResponseImport
@@ -28,9 +31,13 @@ from fsdpo_data.exchange.row_import import (
     RowImport,
     open_source,
 )
-from fsdpo_data.exchange.spool import SolutionSpool, seal_import
+from fsdpo_data.exchange.spool import SolutionSpool
+from fsdpo_data.problems.load import ProblemSet
+from fsdpo_data.stages.sample import BUILD_FOLDER, seal_samples
 
 log = logging.getLogger(__name__)
+
+_PROBLEMS_PER_WRITE = 64  #: Problems whose solutions are in memory at a time.
 
 
 def run_import(
@@ -77,19 +84,7 @@ def run_import(
 
             rows = StepLabelImport(label_format, options.template, add_to_spool)
         _read_with_warnings(rows, source)
-        manifest = seal_import(
-            spool,
-            rows.make_spec(source.ref.revision, max(spool.counts.values())),
-            rows.source_refs or [source.ref],
-            rows.quarantined,
-            out,
-            resume=options.resume,
-            progress=progress,
-            workers=options.workers,
-            label_counts=rows.label_counts,
-            stages=rows.stages,
-        )
-        return manifest, rows.result
+        return _seal(spool, rows, source, options, progress), rows.result
 
 
 def _read_with_warnings(rows: RowImport, source: ImportSource) -> None:
@@ -99,7 +94,60 @@ def _read_with_warnings(rows: RowImport, source: ImportSource) -> None:
         log.warning(warning)
 
 
-def import_rows(options: ImportOutputsOptions, label_format: ExchangeFormat) -> ImportResult:
+def _seal(
+    spool: SolutionSpool,
+    rows: RowImport,
+    source: ImportSource,
+    options: ImportOutputsOptions,
+    progress: Progress,
+) -> Manifest:
+    """Run the stages of an import on the solutions of a spool, and seal ``options.out``."""
+    out = Path(options.out)
+    spec = rows.make_spec(source.ref.revision, max(spool.counts.values()))
+    problems = ProblemSet(
+        list(spool.problems.values()), [*(rows.source_refs or [source.ref])], [*rows.quarantined]
+    )
+    config = spec.config(problems)
+
+    def seal_solutions(folder: Path, *, resume: bool) -> Manifest:
+        """Seal the solutions without further stages."""
+        with spec.open_run(folder, config, resume=resume) as run:
+            if not (folder / MANIFEST_FILE).exists():
+                _append_missing(run, spool)
+                seal_samples(
+                    run,
+                    spec,
+                    problems,
+                    model_name=spec.sample.model.name,
+                    progress=progress,
+                    workers=options.workers,
+                    sample_counts=spool.counts,
+                    label_counts=rows.label_counts,
+                )
+            return read_manifest(folder)
+
+    if not rows.stages:
+        return seal_solutions(out, resume=options.resume)
+    config_of_all = {"stages": config["stages"] | stage_options(rows.stages)}
+    with lock_run_directory(out, config_of_all, resume=options.resume):
+        # The lock has checked the config, so everything in the directory belongs to this run.
+        seal_solutions(out / BUILD_FOLDER, resume=True)
+        return run_stages(out / BUILD_FOLDER, out, rows.stages, progress)
+
+
+def _append_missing(run: RunDir, spool: SolutionSpool) -> None:
+    """Append the solutions of the problems that a run does not have yet."""
+    missing_ids = [key for key in spool.problems if key not in run.line_spans]
+    for start in range(0, len(missing_ids), _PROBLEMS_PER_WRITE):
+        problem_ids = missing_ids[start : start + _PROBLEMS_PER_WRITE]
+        run.append(
+            [CompletionRecord(key, spool.prompt(key), spool.solutions(key)) for key in problem_ids]
+        )
+
+
+def import_training_rows(
+    options: ImportOutputsOptions, label_format: ExchangeFormat
+) -> ImportResult:
     """Convert step labels to the new file ``options.out`` for ``fsdpo-train prm``.
 
     Its rows have ``prompt``, ``completions`` and ``labels``. A manifest and the quarantined rows

@@ -90,7 +90,7 @@ class RecordedResponse:
     #: Values that identify the response in a file of step scores; empty if the format has none.
     key: tuple[Any, ...] = ()
     #: Columns of the row that no format reads, such as a difficulty.
-    own_columns: Mapping[str, Any] = field(default_factory=dict)
+    unread_columns: Mapping[str, Any] = field(default_factory=dict)
     #: Reason why this response of several cannot be used; empty for a usable one.
     error: str = ""
 
@@ -110,7 +110,7 @@ class ResponseFields:
     text: Sequence[str] = ("text", "response", "content", "message.content")
     question: Sequence[str] = ("question", "problem")  #: Fields with the question.
     #: Whether no other field may contain a part of the question.
-    whole_question: bool = False
+    has_complete_question: bool = False
     question_in: str = ""  #: Pattern whose first group is the question; empty for all text.
     prompt: Sequence[str] = ("prompt",)  #: Fields with the prompt.
     request: Sequence[str] = ()  #: Fields with the id of the request.
@@ -126,14 +126,14 @@ class ResponseFields:
     step_scores: Sequence[
         str
     ] = ()  #: Fields with the step scores of a response, a list of numbers.
-    #: Whether a single number in the place of step scores is the score of the response. It is not
+    #: Whether a single number instead of step scores is the score of the response. It is not
     #: imported then; otherwise it is an error.
     has_response_scores: bool = False
     step_separator: str = ""  #: Text between the scored steps of a response that lists no steps.
     #: Pattern of a chat prompt that the first listed steps contain before the response.
     chat_prompt: str = ""
     key: Sequence[str] = ()  #: Fields that identify a response in a file of step scores.
-    not_text: str = ""  #: Error message for a list in the place of a text.
+    not_text: str = ""  #: Error message for a list instead of a text.
     #: Fields that identify a problem whose responses several rows repeat, as lm-evaluation-harness
     #: writes one row per filter. Empty if each row has responses of its own.
     repeats: Sequence[str] = ()
@@ -164,9 +164,9 @@ class ResponseFields:
             changes["gold_reading"] = reading.gold
         return replace(self, **changes) if changes else self
 
-    def own_columns(self, fields: Fields) -> dict[str, Any]:
+    def unread_columns(self, fields: Fields) -> dict[str, Any]:
         """Return the columns of a row that no format reads; empty for formats of other tools."""
-        if not self.whole_question:
+        if not self.has_complete_question:
             return {}
         return {name: value for name, value in fields.items() if name not in self._read_columns}
 
@@ -222,7 +222,7 @@ class ResponseFields:
             request=str(_first(row, self.request) or ""),
             model=str(_first(row, self.model) or ""),
             key=response_key(row, self.key),
-            own_columns=self.own_columns(row),
+            unread_columns=self.unread_columns(row),
         )
         if not self.by_model:
             yield from self._read_completions(row, base)
@@ -231,7 +231,7 @@ class ResponseFields:
             yield from self._read_completions(fields, replace(base, model=name, series=name))
 
     def _gold(self, row: Fields) -> str:
-        """Return the gold answer of a row; empty without one, or with "N/A" in its place.
+        """Return the gold answer of a row; empty without one, or with "N/A" instead.
 
         A response with an empty gold is never graded, and a problem cannot have one.
         """

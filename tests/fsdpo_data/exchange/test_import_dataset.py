@@ -463,7 +463,7 @@ def test_a_directory_of_files_is_one_source(tmp_path: Path) -> None:
         (tmp_path / "rows").mkdir(exist_ok=True)
         (tmp_path / f"rows/{name}.jsonl").write_text(json.dumps(row) + "\n[1]\n")
     manifest, result = import_labels(tmp_path / "rows", "trl-stepwise", tmp_path / "out")
-    assert (result.read, result.rows, manifest.rows.problems) == (4, 2, 2)
+    assert (result.n_rows, result.n_solutions, manifest.rows.problems) == (4, 2, 2)
     quarantined = lines(tmp_path / "out/quarantine.jsonl")
     assert [Path(row["source"]).name for row in quarantined] == ["a.jsonl", "b.jsonl"]
 
