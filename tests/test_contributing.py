@@ -198,7 +198,7 @@ assert judge_format.read_reply("", "Yes.", "stop") == "correct"
 
 row = {"task": "2+2?", "lines": ["a", "b"], "marks": [1, 0]}
 [solution] = get_step_label_format("my-labels").read_responses(SourceRow(1, row))
-assert list(solution.imported_labels) == [1, 0], solution
+assert solution.completion.imported_labels == (1, 0), solution
 assert find_response_format({"task_text": "2+2?", "tries": ["4"], "key": "4"}) is FORMATS["my-tool"]
 
 Path("rows.jsonl").write_text(json.dumps(row) + "\\n")

@@ -214,7 +214,8 @@ def read_recorded(directory: Path) -> Iterator[RecordedOutput]:
             continue  # programs, not responses
         for index, response in enumerate(read_outputs(file)):
             key = f"{file.relative_to(directory)}#{index}"
-            yield RecordedOutput(key, response.gold, response.response, response.finish_reason)
+            completion = response.completion
+            yield RecordedOutput(key, response.gold, completion.text, completion.finish_reason)
     math500 = directory / "benchmarks/math500/test.jsonl"
     problems = [json.loads(line) for line in math500.read_text(encoding="utf-8").splitlines()]
     golds = {problem["problem"]: problem["answer"] for problem in problems}

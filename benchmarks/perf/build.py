@@ -50,7 +50,7 @@ def read_published(outputs: Path) -> Iterator[RecordedProblem]:
         for _, group in groupby(read_outputs(outputs / file), lambda output: output.row):
             row_outputs = list(group)
             responses = [
-                row_outputs[index % len(row_outputs)].response
+                row_outputs[index % len(row_outputs)].completion.text
                 for index in range(SAMPLES_PER_PROBLEM)
             ]
             first = row_outputs[0]

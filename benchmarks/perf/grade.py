@@ -112,7 +112,7 @@ def main(
     print_by_kind(cases, {name: timing.correct for name, timing in timings.items()})
     if outputs:
         responses = [output for file in OUTPUTS for output in read_outputs(outputs / file)]
-        pairs = draw_sample([(output.gold, output.response) for output in responses], limit)
+        pairs = draw_sample([(output.gold, output.completion.text) for output in responses], limit)
         compare("real model outputs", pairs, None, peer_commands)
         time_single_calls(pairs)
     time_hostile_texts()

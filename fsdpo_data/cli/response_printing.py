@@ -76,7 +76,7 @@ def print_disputed(responses: Sequence[GradedResponse], count: int) -> None:
         _print_text(
             f"row {recorded.row}{series}: gold {recorded.gold!r}, answer {verdict.answer!r}: "
             f"{verdict.status} ({verdict.rule}), recorded as "
-            f"{'correct' if recorded.correct else 'incorrect'}"
+            f"{'correct' if recorded.completion.imported_correct else 'incorrect'}"
         )
     if len(responses) > count:
         _print_text(f"{len(responses) - count} more; --show {len(responses)} shows all")

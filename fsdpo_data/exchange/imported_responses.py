@@ -1,18 +1,15 @@
 """Recorded responses, as solutions of a dataset that is sealed from them."""
 
-from __future__ import annotations
-
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.core.finish_reasons import describe_unknown_finish_reasons
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import EngineRef, ModelRef, text_key
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import read_records, replace_surrogates
@@ -20,17 +17,18 @@ from fsdpo_data.core.sampling import UNKNOWN, Completion, SamplingSpec
 from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
 from fsdpo_data.engines.scorers.prm_formats import RECORDED_VALUES, ScoreSettings
 from fsdpo_data.exchange.formats import ExchangeFormat, find_response_format
+from fsdpo_data.exchange.import_options import ImportOutputsOptions
 from fsdpo_data.exchange.prompt_questions import PromptQuestions
 from fsdpo_data.exchange.response_formats import (
     Fields,
     RecordedResponse,
     ResponseFields,
-    describe_unknown_verdicts,
+    UnknownValues,
     response_key,
 )
 from fsdpo_data.exchange.row_import import ImportedFile, ImportSource, RowImport
 from fsdpo_data.exchange.spool import SolutionSpool
-from fsdpo_data.exchange.step_scores import ScoredSteps, UnusableResponseError, read_steps
+from fsdpo_data.exchange.step_scores import UnusableResponseError, read_steps
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.problems.golds import describe_solutions
 from fsdpo_data.problems.load import (
@@ -47,11 +45,8 @@ from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 from fsdpo_data.steps.segment import segmenter_name
 
-if TYPE_CHECKING:
-    from fsdpo_data.exchange.importing import ImportOutputsOptions
-
 ENGINE = "outputs"  #: Name in the manifest in place of the engine that sampled the solutions.
-UNMATCHED = "the question matches no problem, or several"  #: Reason of quarantine.
+UNMATCHED_REASON = "the question matches no problem, or several"  #: Reason of quarantine.
 _NUMBER = re.compile(r"\d+")
 
 
@@ -83,8 +78,8 @@ class RecordedResponseImport(RowImport):
         self.has_scores = False  #: Whether a response has step scores.
         self._n_unbounded = 0  # step scores that are no probabilities
         self.has_finish_reasons = False  #: Whether a row has the finish reason of a response.
-        self._unknown_finish_reasons: Counter[str] = Counter()
-        self._unknown_verdicts: Counter[str] = Counter()
+        self._unknown_values = UnknownValues()
+        self._other_models: set[str] = set()  # those that the option ``series`` leaves out
         #: Whether the responses have steps of their own; None before the first response.
         self.has_recorded_steps: bool | None = None
 
@@ -122,7 +117,9 @@ class RecordedResponseImport(RowImport):
         problems, if two responses of a problem have different values.
         """
         metadata = self.spool.problems[problem_id].metadata
-        columns = {name: value for name, value in response.own_columns.items() if value is not None}
+        columns = {
+            name: value for name, value in response.unread_columns.items() if value is not None
+        }
         for name in dict.fromkeys([*columns, *({} if self.gold_problems.problems else metadata)]):
             if name not in metadata or metadata[name] != columns.get(name):
                 self._left_out_columns[name] = None
@@ -158,7 +155,7 @@ class RecordedResponseImport(RowImport):
             changes["step_scores"] = (self.options.scores_field,)
         if self._problem_of_question:
             changes["gold"] = ()
-        elif responses.whole_question and self.options.question_field is None:
+        elif responses.has_complete_question and self.options.question_field is None:
             refuse_unread_parts(fields)
         if not changes:
             return row_format
@@ -168,30 +165,32 @@ class RecordedResponseImport(RowImport):
         self, response: RecordedResponse, row_format: ExchangeFormat, file: ImportedFile
     ) -> bool:
         """Store a response; one of another model than the chosen series is left out."""
-        if self.options.series not in (None, response.model):
+        if not self.options.selects(response):
+            self._other_models.add(response.model)
             return False
         if response.error:
             raise UnusableResponseError(response.error)
         assert row_format.responses is not None
-        steps = self._read_steps(response, row_format.responses)
-        self._add_response(file.name, response, steps)
+        completion = self._read_steps(response, row_format.responses)
+        self._add_response(file.name, response, completion)
         return True
 
-    def _read_steps(self, response: RecordedResponse, names: ResponseFields) -> ScoredSteps | None:
-        """Return the steps of a response, with the scores of its row or of the file of scores."""
+    def _read_steps(self, response: RecordedResponse, names: ResponseFields) -> Completion:
+        """Return a response with its steps, and the scores of its row or of the file of scores."""
         if self.options.scores is not None:
             response = replace(response, step_scores=self._scores_of(response, names))
-        steps = read_steps(response, names, self.options.segmenter)
+        completion = read_steps(response, names, self.options.segmenter)
+        has_steps = completion.step_chars is not None
         if self.has_recorded_steps is None:
-            self.has_recorded_steps = steps is not None
-        elif self.has_recorded_steps != (steps is not None) and self.options.segmenter is None:
+            self.has_recorded_steps = has_steps
+        elif self.has_recorded_steps != has_steps and self.options.segmenter is None:
             raise UnusableResponseError(
                 "some rows have steps: expected steps or step scores in all rows, or in none"
             )
-        if steps is not None and steps.scores is not None:
+        if completion.step_rewards is not None:
             self.has_scores = True
-            self._n_unbounded += sum(not 0 <= score <= 1 for score in steps.scores)
-        return steps
+            self._n_unbounded += sum(not 0 <= score <= 1 for score in completion.step_rewards)
+        return completion
 
     def _scores_of(self, response: RecordedResponse, names: ResponseFields) -> Any:
         """Return the step scores of a response in the file of scores."""
@@ -225,7 +224,7 @@ class RecordedResponseImport(RowImport):
             self._score_offsets[digest_of_key] = self.spool.write({"step_scores": scores})
 
     def _add_response(
-        self, source: str, response: RecordedResponse, steps: ScoredSteps | None
+        self, source: str, response: RecordedResponse, completion: Completion
     ) -> None:
         """Store a response, its problem and its prompt; UnusableRowError if they do not match."""
         prompt = self._request_prompt(response) if response.request else response.prompt
@@ -240,23 +239,11 @@ class RecordedResponseImport(RowImport):
                 self._n_conflicts += 1
                 self._conflict = self._conflict or (first_problem, problem)
             raise UnusableRowError("another problem has the same prompt")
-        completion = Completion(
-            response.response,
-            response.finish_reason,
-            response.n_tokens,
-            reasoning=response.reasoning,
-            step_chars=tuple(map(len, steps.steps)) if steps else None,
-            step_rewards=tuple(steps.scores) if steps and steps.scores is not None else None,
-            imported_correct=response.correct,
-        )
         self.spool.add(problem, prompt, completion)
         self._note_columns(problem.id, response)
         self._models[response.model] = None
         self.has_finish_reasons |= response.has_finish_reason
-        if response.unknown_finish_reason:
-            self._unknown_finish_reasons[response.unknown_finish_reason] += 1
-        if response.unknown_verdict:
-            self._unknown_verdicts[response.unknown_verdict] += 1
+        self._unknown_values.add(response)
 
     def _request_prompt(self, response: RecordedResponse) -> str:
         """Return the prompt of the request that a response answers."""
@@ -285,7 +272,7 @@ class RecordedResponseImport(RowImport):
                 split=self.options.split,
                 metadata={
                     name: value
-                    for name, value in response.own_columns.items()
+                    for name, value in response.unread_columns.items()
                     if isinstance(value, str | int | float)
                 },
             )
@@ -312,7 +299,7 @@ class RecordedResponseImport(RowImport):
             if known_key in key
         ]
         if not matches:
-            raise UnusableRowError(UNMATCHED)
+            raise UnusableRowError(UNMATCHED_REASON)
         # The match that ends last, and the longest of the matches that end there.
         end, n_chars, matching_key = max(matches)
         if _has_further_question(normalise_question(text), end - n_chars, end):
@@ -344,7 +331,7 @@ class RecordedResponseImport(RowImport):
             )
         result = self.result
         if warning := describe_quarantine(
-            result.quarantined, result.read, result.partly_quarantined
+            result.quarantined, result.n_rows, result.n_partly_quarantined
         ):
             yield warning + self._describe_split()
         if self._conflict is not None:
@@ -363,10 +350,7 @@ class RecordedResponseImport(RowImport):
         golds = [problem.answer for problem in self.spool.problems.values()]
         if solutions := describe_solutions(golds):
             yield solutions
-        if unknown := describe_unknown_finish_reasons(self._unknown_finish_reasons):
-            yield f"the rows have {unknown}"
-        if unknown := describe_unknown_verdicts(self._unknown_verdicts):
-            yield f"the rows have {unknown}"
+        yield from self._unknown_values.warnings()
         if not self.has_finish_reasons:
             yield (
                 "the rows have no finish reason, so every response counts as finished. A truncated "
@@ -374,15 +358,18 @@ class RecordedResponseImport(RowImport):
                 "step labels."
             )
 
-    def nothing_message(self, source: ImportSource) -> str:
-        """Return the error message for files without a usable response."""
+    def no_rows_error(self, source: ImportSource) -> InputError:
+        """Return the error for files without a usable response."""
         series = f" of {self.options.series}" if self.options.series else ""
         if split := self._describe_split():
-            return f"{self.options.file}: no output{series} matches the given problems.{split}"
-        message = f"{self.options.file}: the file contains no outputs{series}."
+            message = f"no output{series} matches the given problems.{split}"
+            return InputError(f"{source.location}: {message}")
+        if self._other_models and not self.quarantined:
+            return self.options.unknown_series_error(source.location, self._other_models)
+        message = f"{source.location}: the file contains no outputs{series}."
         if self.quarantined:
             message += f" First problem: {self.quarantined[0].reason}."
-        return message
+        return InputError(message)
 
     def _describe_split(self) -> str:
         """Return the split of the given problems, if questions do not match them; else nothing.
@@ -390,7 +377,7 @@ class RecordedResponseImport(RowImport):
         Most responses are to test problems, and the default split is ``train``. A single file is
         read completely, whatever its split.
         """
-        if all(row.reason != UNMATCHED for row in self.result.quarantined):
+        if all(row.reason != UNMATCHED_REASON for row in self.result.quarantined):
             return ""
         sources = [name for name in self.options.problems if not Path(name).is_file()]
         if not sources:

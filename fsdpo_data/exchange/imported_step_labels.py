@@ -9,8 +9,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import RELEASE, EngineRef, ModelRef, SourceRef, json_sha256
-from fsdpo_data.core.sampling import UNKNOWN, Completion, DeclaredSampling, SamplingSpec
+from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling, SamplingSpec
 from fsdpo_data.dataset.stage_records import NO_GRADER, GradeSettings, SampleSettings
 from fsdpo_data.exchange.formats import FORMATS, ExchangeFormat
 from fsdpo_data.exchange.imported_pairs import ImportedPairStage
@@ -69,9 +70,8 @@ class StepLabelImport(RowImport):
             question = self._prompt_questions.find(response.prompt)
             response = replace(response, question=question)
         self._write(response, response.prompt or self.template.render(response.question))
-        self.result.steps.update(
-            label >= RIGHT_STEP_LABEL for label in response.imported_labels or ()
-        )
+        labels = response.completion.imported_labels or ()
+        self.result.steps.update(label >= RIGHT_STEP_LABEL for label in labels)
         self._n_without_space += any(
             not step[-1:].isspace() and not next_step[:1].isspace()
             for step, next_step in pairwise(response.steps)
@@ -81,23 +81,23 @@ class StepLabelImport(RowImport):
     def warnings(self) -> Iterator[str]:
         """Yield what a user may overlook in the rows."""
         yield from self._prompt_questions.warnings()
-        if self._n_without_space * 2 > self.result.rows:
+        if self._n_without_space * 2 > self.result.n_solutions:
             yield (
-                f"{self._n_without_space:,} of {self.result.rows:,} solutions have steps without "
-                "white space between them, so the end of a step joins the next word. Datasets of "
-                "TRL are like this, because its trainer adds a line end to each step. Use "
-                "`step_separator=newline`."
+                f"{self._n_without_space:,} of {self.result.n_solutions:,} solutions have steps "
+                "without white space between them, so the end of a step joins the next word. "
+                "Datasets of TRL are like this, because its trainer adds a line end to each step. "
+                "Use `step_separator=newline`."
             )
 
-    def nothing_message(self, source: ImportSource) -> str:
-        """Return the error message for a source without a usable row."""
+    def no_rows_error(self, source: ImportSource) -> InputError:
+        """Return the error for a source without a usable row."""
         message = (
-            f"{source.location}: none of its {self.result.read} rows has the format "
+            f"{source.location}: none of its {self.result.n_rows} rows has the format "
             f"{self.label_format.name}."
         )
         if self.quarantined:
             message += f" The first problem: {self.quarantined[0].reason}."
-        return message
+        return InputError(message)
 
     def make_spec(self, revision: str, n_samples: int) -> BuildSpec:
         """Return the spec of the dataset."""
@@ -126,7 +126,7 @@ class StepLabelImport(RowImport):
     @property
     def label_counts(self) -> ImportCounts:
         """The counts of the step labels."""
-        return ImportCounts(rows=self.result.read)
+        return ImportCounts(rows=self.result.n_rows)
 
     def provenance_json(self, source: SourceRef) -> bytes:
         """Return the manifest of training rows: their source, and the meaning of their labels."""
@@ -139,8 +139,8 @@ class StepLabelImport(RowImport):
             "loses": self.settings.drops,  # the fields of the source that are not imported
             "template": self.template.name,
             "rows": {
-                "read": result.read,
-                "written": result.rows,
+                "read": result.n_rows,
+                "written": result.n_solutions,
                 "set_aside": len(result.quarantined),
             },
             "steps": {"right": result.steps[True], "wrong": result.steps[False]},
@@ -148,29 +148,15 @@ class StepLabelImport(RowImport):
         return json.dumps(manifest, indent=2, ensure_ascii=False).encode() + b"\n"
 
 
-def make_completion(solution: RecordedResponse) -> Completion:
-    """Return a solution as it is recorded."""
-    assert solution.imported_labels is not None
-    ratings = solution.imported_ratings
-    return Completion(
-        solution.response,
-        solution.finish_reason,
-        step_chars=tuple(map(len, solution.steps)),
-        imported_labels=tuple(map(float, solution.imported_labels)),
-        imported_ratings=None if ratings is None else tuple(ratings),
-        imported_correct=solution.correct,
-    )
-
-
 def make_training_row(solution: RecordedResponse, prompt: str) -> dict[str, Any]:
     """Return the row of a training file for one solution."""
     row: dict[str, Any] = {
         "prompt": prompt,
         "completions": solution.steps,
-        "labels": solution.imported_labels,
+        "labels": solution.completion.imported_labels,
     }
     if not solution.prompt:
         row |= {"problem": solution.question, "answer": solution.gold}
-    if solution.imported_ratings is not None:
-        row["ratings"] = solution.imported_ratings
+    if solution.completion.imported_ratings is not None:
+        row["ratings"] = solution.completion.imported_ratings
     return row

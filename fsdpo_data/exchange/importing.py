@@ -6,121 +6,38 @@ Nothing is sampled; all other stages are the same as in a build. Files are read 
 import json
 import logging
 import tempfile
-from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
 
+from fsdpo_data.core.completion_records import CompletionRecord
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import open_atomic, store_errors, write_atomic
-from fsdpo_data.core.options import Group, NotWith, Option
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import UNKNOWN, DeclaredSampling
-from fsdpo_data.dataset.manifest import Manifest
-from fsdpo_data.engines.options import Resume, Workers
+from fsdpo_data.dataset.derive import run_stages, stage_options
+from fsdpo_data.dataset.manifest import Manifest, read_manifest
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE, RunDir, lock_run_directory
 from fsdpo_data.exchange.formats import ExchangeFormat
+from fsdpo_data.exchange.import_options import ImportOutputsOptions
 from fsdpo_data.exchange.imported_responses import RecordedResponseImport
 from fsdpo_data.exchange.imported_step_labels import (
     StepLabelImport,
-    make_completion,
     make_training_row,
 )
-from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseReading
+from fsdpo_data.exchange.response_formats import RecordedResponse
 from fsdpo_data.exchange.row_import import (
     ImportResult,
     ImportSource,
     RowImport,
     open_source,
 )
-from fsdpo_data.exchange.spool import SolutionSpool, seal_import
-from fsdpo_data.problems.row_formats import FieldName
-from fsdpo_data.steps.segment import SEGMENTERS
+from fsdpo_data.exchange.spool import SolutionSpool
+from fsdpo_data.problems.load import ProblemSet
+from fsdpo_data.stages.sample import BUILD_FOLDER, seal_samples
 
 log = logging.getLogger(__name__)
 
-_OUTPUTS_PANEL = "Outputs"  #: Heading of the options of outputs, in the help.
-OutputsFieldName = Annotated[
-    str | None, Option(panel=_OUTPUTS_PANEL, metavar="FIELD", default_text="by format")
-]
-
-
-class ImportOutputsOptions(ResponseReading):
-    """Turn responses that another program recorded into a sealed dataset."""
-
-    file: Annotated[str | Path, Option(positional=True)]
-    """JSON lines, JSON, parquet, CSV or TSV file, a directory of such files, a pattern, or org/name
-    of a dataset on the Hub.
-    """
-    out: Annotated[str | Path, Option(in_digest=False)]
-    """Directory of the new dataset."""
-    template: Annotated[
-        str | None, Option(default_text="the recorded prompt, or the question alone")
-    ] = None
-    """Prompt template of the problems. It replaces the prompts in the rows."""
-    gold_field: Annotated[FieldName, NotWith("problems")] = None
-    """Field with the gold answer."""
-    problems: Annotated[Sequence[str], Option(panel=_OUTPUTS_PANEL)] = ()
-    """Problems with gold answers, as for `build`, or a dataset. If given, every row takes
-    its problem from here: by its question, or by a prompt that ends with the question.
-    """
-    requests: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL)] = None
-    """File with the requests of a batch, matched by `custom_id`."""
-    series: Annotated[str | None, Option(panel=_OUTPUTS_PANEL)] = None
-    """Name of the model whose responses are imported, for a file with the responses of several
-    models.
-    """
-    model_name: Annotated[
-        str | None, Option(panel=_OUTPUTS_PANEL, default_text="the name in the file")
-    ] = None
-    """Name of the model that wrote the outputs."""
-    split: Annotated[str, Option(panel=_OUTPUTS_PANEL)] = "train"
-    """Split of the problems."""
-    sampling: Annotated[
-        DeclaredSampling,
-        Group(
-            panel=_OUTPUTS_PANEL,
-            default_text=UNKNOWN,
-            help={
-                "temperature": "Sampling temperature of the outputs.",
-                "top_p": "Probability mass of nucleus sampling of the outputs.",
-                "max_tokens": "Maximum number of tokens per solution in the sampling of the "
-                "outputs.",
-            },
-        ),
-    ] = DeclaredSampling()
-    """Sampling settings that are known of the outputs."""
-    segmenter: Annotated[
-        str | None,
-        Option(
-            panel=_OUTPUTS_PANEL,
-            choices=SEGMENTERS,
-            default_text="the steps in the rows, or auto",
-        ),
-    ] = None
-    """Rule that splits solutions into steps, as for `build`. It replaces the steps in the rows;
-    step scores then need as many steps.
-    """
-    scores: Annotated[Path | None, Option(panel=_OUTPUTS_PANEL)] = None
-    """File with the step scores of one reward model. Its rows have the fields that identify a
-    response, such as `problem_id` and `candidate_index`.
-    """
-    steps_field: OutputsFieldName = None
-    """Field with the steps of a response."""
-    scores_field: OutputsFieldName = None
-    """Field with the step scores of a response, from 0 to 1."""
-    prm_name: Annotated[str, Option(panel=_OUTPUTS_PANEL)] = UNKNOWN
-    """Name of the reward model that gave the step scores."""
-    grade_thinking: Annotated[bool, Option(panel=_OUTPUTS_PANEL)] = False
-    """If a solution has no text after its thinking, grade the answer that the thinking marks, for
-    example in a box. By default such a solution has no answer.
-    """
-    workers: Workers = None
-    """Number of processes that grade."""
-    resume: Resume = False
-    """Continue the run in `out`."""
-    source: str = ""
-    """`outputs`, as the command line names this import."""
+_PROBLEMS_PER_WRITE = 64  #: Problems whose solutions are in memory at a time.
 
 
 def run_import(
@@ -162,23 +79,12 @@ def run_import(
 
             def add_to_spool(solution: RecordedResponse, prompt: str) -> None:
                 problem = Problem(solution.question, solution.gold, source.ref.name, options.split)
-                spool.add(problem, prompt, make_completion(solution))
+                labels = tuple(map(float, solution.completion.imported_labels or ()))
+                spool.add(problem, prompt, replace(solution.completion, imported_labels=labels))
 
             rows = StepLabelImport(label_format, options.template, add_to_spool)
         _read_with_warnings(rows, source)
-        manifest = seal_import(
-            spool,
-            rows.make_spec(source.ref.revision, max(spool.counts.values())),
-            rows.source_refs or [source.ref],
-            rows.quarantined,
-            out,
-            resume=options.resume,
-            progress=progress,
-            workers=options.workers,
-            label_counts=rows.label_counts,
-            stages=rows.stages,
-        )
-        return manifest, rows.result
+        return _seal(spool, rows, source, options, progress), rows.result
 
 
 def _read_with_warnings(rows: RowImport, source: ImportSource) -> None:
@@ -188,7 +94,60 @@ def _read_with_warnings(rows: RowImport, source: ImportSource) -> None:
         log.warning(warning)
 
 
-def import_rows(options: ImportOutputsOptions, label_format: ExchangeFormat) -> ImportResult:
+def _seal(
+    spool: SolutionSpool,
+    rows: RowImport,
+    source: ImportSource,
+    options: ImportOutputsOptions,
+    progress: Progress,
+) -> Manifest:
+    """Run the stages of an import on the solutions of a spool, and seal ``options.out``."""
+    out = Path(options.out)
+    spec = rows.make_spec(source.ref.revision, max(spool.counts.values()))
+    problems = ProblemSet(
+        list(spool.problems.values()), [*(rows.source_refs or [source.ref])], [*rows.quarantined]
+    )
+    config = spec.config(problems)
+
+    def seal_solutions(folder: Path, *, resume: bool) -> Manifest:
+        """Seal the solutions without further stages."""
+        with spec.open_run(folder, config, resume=resume) as run:
+            if not (folder / MANIFEST_FILE).exists():
+                _append_missing(run, spool)
+                seal_samples(
+                    run,
+                    spec,
+                    problems,
+                    model_name=spec.sample.model.name,
+                    progress=progress,
+                    workers=options.workers,
+                    sample_counts=spool.counts,
+                    label_counts=rows.label_counts,
+                )
+            return read_manifest(folder)
+
+    if not rows.stages:
+        return seal_solutions(out, resume=options.resume)
+    config_of_all = {"stages": config["stages"] | stage_options(rows.stages)}
+    with lock_run_directory(out, config_of_all, resume=options.resume):
+        # The lock has checked the config, so everything in the directory belongs to this run.
+        seal_solutions(out / BUILD_FOLDER, resume=True)
+        return run_stages(out / BUILD_FOLDER, out, rows.stages, progress)
+
+
+def _append_missing(run: RunDir, spool: SolutionSpool) -> None:
+    """Append the solutions of the problems that a run does not have yet."""
+    missing_ids = [key for key in spool.problems if key not in run.line_spans]
+    for start in range(0, len(missing_ids), _PROBLEMS_PER_WRITE):
+        problem_ids = missing_ids[start : start + _PROBLEMS_PER_WRITE]
+        run.append(
+            [CompletionRecord(key, spool.prompt(key), spool.solutions(key)) for key in problem_ids]
+        )
+
+
+def import_training_rows(
+    options: ImportOutputsOptions, label_format: ExchangeFormat
+) -> ImportResult:
     """Convert step labels to the new file ``options.out`` for ``fsdpo-train prm``.
 
     Its rows have ``prompt``, ``completions`` and ``labels``. A manifest and the quarantined rows

@@ -12,7 +12,6 @@ from fsdpo_data.answers.extraction.extract import is_marked_rule
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.entities import COUNTED_OUTCOMES, UNDECIDED_OUTCOMES, Outcome, Problem
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.finish_reasons import describe_unknown_finish_reasons
 from fsdpo_data.core.statistics import Interval, mean_rate
 from fsdpo_data.exchange.formats import find_response_format
 from fsdpo_data.exchange.reading import read_usable_rows
@@ -20,51 +19,34 @@ from fsdpo_data.exchange.response_formats import (
     DEFAULT_RESPONSE_READING,
     RecordedResponse,
     ResponseReading,
-    describe_unknown_verdicts,
 )
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_thinking
 
 
 def read_outputs(
-    file: Path, reading: ResponseReading = DEFAULT_RESPONSE_READING, series: str | None = None
+    file: Path, reading: ResponseReading = DEFAULT_RESPONSE_READING
 ) -> list[RecordedResponse]:
     """Read recorded responses in any known format with golds, as an import does.
 
     Args:
         file: The file.
-        reading: How to read its rows.
-        series: Name of the model whose responses are read; None for all.
+        reading: How to read its rows, and which responses.
 
     Raises:
         InputError: if a row cannot be read, or has no known format with golds, or if no response
-            is of the model ``series``.
+            is of the model that ``reading`` selects.
     """
     format_of_row = partial(find_response_format, reading=reading, requires_gold=True)
     rows = read_usable_rows(file, format_of_row)
     responses = [response for row in rows for response in row.responses]
     if not responses:
         raise InputError(f"{file}: no responses found. Expected at least one row.")
-    if series is None:
-        return responses
-    selected = [response for response in responses if response.model == series]
+    selected = list(filter(reading.selects, responses))
     if not selected:
-        models = sorted({response.model for response in responses} - {""})
-        raise InputError(
-            f"{file} has no response of this model. Its models are "
-            f"{', '.join(models) or 'unnamed'}.",
-            field="series",
-            value=series,
-        )
+        models = {response.model for response in responses}
+        raise reading.unknown_series_error(str(file), models)
     return selected
-
-
-def describe_unknown_values(recorded: Sequence[RecordedResponse]) -> list[str]:
-    """Return sentences with the unknown finish reasons and verdicts of responses."""
-    reasons = Counter(filter(None, (response.unknown_finish_reason for response in recorded)))
-    verdicts = Counter(filter(None, (response.unknown_verdict for response in recorded)))
-    sentences = (describe_unknown_finish_reasons(reasons), describe_unknown_verdicts(verdicts))
-    return [sentence for sentence in sentences if sentence]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +75,11 @@ class GradedResponse:
             "series": self.series,
             "question": recorded.question,
             "gold": recorded.gold,
-            "response": recorded.response,
+            "response": recorded.completion.text,
             "answer": self.verdict.answer,
             "status": self.verdict.status,
             "rule": self.verdict.rule,
-            "recorded": recorded.correct,
+            "recorded": recorded.completion.imported_correct,
         }
 
     @property
@@ -114,7 +96,7 @@ class GradedResponse:
     @property
     def differs_from_recorded(self) -> bool:
         """Whether the recorded verdict is another one; False without one, or if not counted."""
-        recorded = self.recorded_response.correct
+        recorded = self.recorded_response.completion.imported_correct
         return self.is_counted and recorded is not None and recorded != self.is_correct
 
 
@@ -137,10 +119,10 @@ def grade_outputs(
     requests = [
         grading_request(
             Problem(response.question, response.gold, source="", split=""),
-            response.response,
+            response.completion.text,
             prompt=response.prompt,
-            finish_reason=response.finish_reason,
-            has_separate_reasoning=bool(response.reasoning),
+            finish_reason=response.completion.finish_reason,
+            has_separate_reasoning=bool(response.completion.reasoning),
             grade_thinking=grade_thinking,
         )
         for response in recorded
@@ -190,7 +172,9 @@ def _summarize(responses: Sequence[GradedResponse]) -> dict[str, Any]:
     outcomes: Counter[Outcome] = Counter(response.verdict.status for response in responses)
     n_correct = outcomes["correct"]
     counted_responses = [response for response in responses if response.is_counted]
-    recorded_verdicts = [response.recorded_response.correct for response in counted_responses]
+    recorded_verdicts = [
+        response.recorded_response.completion.imported_correct for response in counted_responses
+    ]
     marked_correct = [
         response
         for response in responses

@@ -7,24 +7,27 @@ and ``body + question`` joins two texts. ``formats.toml`` has the formats.
 
 import hashlib
 import json
-import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.finish_reasons import (
-    FinishReason,
+    describe_unknown_finish_reasons,
     is_missing,
     list_by_count,
     read_finish_reason,
     unknown_finish_reason,
 )
 from fsdpo_data.core.input_files import parse_json
+from fsdpo_data.core.options import Option
 from fsdpo_data.core.row_errors import UnusableRowError
+from fsdpo_data.core.sampling import Completion
 from fsdpo_data.problems.golds import GoldReading, means_no_gold, read_gold
-from fsdpo_data.problems.row_formats import FieldName, RowReading
+from fsdpo_data.problems.row_formats import ROWS_PANEL, FieldName, RowReading
 
 Fields = Mapping[str, Any]
 
@@ -34,9 +37,31 @@ class ResponseReading(RowReading):
 
     response_field: FieldName = None
     """Field with the response, or with the list of responses."""
+    series: Annotated[str | None, Option(panel=ROWS_PANEL, default_text="all")] = None
+    """Name of the model whose responses are read, if a file has the responses of several models."""
+
+    def selects(self, response: "RecordedResponse") -> bool:
+        """Return whether the response is of the model ``series``, if the user names one."""
+        return self.series in (None, response.model)
+
+    def unknown_series_error(self, location: str, models: Iterable[str]) -> InputError:
+        """Return the error for a source that has only responses of other models.
+
+        Args:
+            location: The source.
+            models: The models of its responses; an empty name is unknown.
+        """
+        names = ", ".join(sorted({*models} - {""})) or "unnamed"
+        return self.field_error(
+            "series", f"{location} has no response of this model. Its models are {names}."
+        )
 
 
 DEFAULT_RESPONSE_READING = ResponseReading()  #: The reading without names of fields.
+
+
+#: The completion of a response that cannot be used, or whose steps are not joined to a text.
+NO_COMPLETION = Completion("", "stop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +69,28 @@ class RecordedResponse:
     """One response of a row with its gold answer, and what its publisher states about it."""
 
     gold: str  #: Gold answer; empty if the format has none.
-    response: str  #: Text of the response.
-    correct: bool | None = None  #: The recorded verdict; None if there is none, or an unknown one.
+    #: The response, with the publisher's verdict and step labels. The finish reason is
+    #: ``length`` if the row marks the response as truncated, states an unknown reason, or if its
+    #: labels end before its steps.
+    completion: Completion
     unknown_verdict: str = ""  #: The verdict as in the row, if its meaning is unknown.
     #: Model or sample index within the row; empty for a single response. The responses of all rows
     #: with the same series are evaluated together.
     series: str = ""
     question: str = ""  #: Question; empty if unknown.
     model: str = ""  #: Model of the response; empty if unknown.
-    reward: float | None = None  #: Reward of a reward model, in [0, 1]; None without one.
     row: int = 0  #: Number of the row in its file.
-    #: ``length`` if the row marks the response as truncated, states an unknown reason, or if its
-    #: labels end before its steps.
-    finish_reason: FinishReason = "stop"
     has_finish_reason: bool = False  #: Whether the row has a finish reason of the response.
     unknown_finish_reason: str = ""  #: The finish reason as in the row, if its name is unknown.
     prompt: str = ""  #: Prompt of the model; empty if unknown.
     request: str = ""  #: Id of the request, if the prompts are in another file (batch APIs).
-    n_tokens: int | None = None  #: Number of generated tokens; None if unknown.
-    reasoning: str = ""  #: Thinking before the response, if recorded separately.
     steps: Any = None  #: Steps as listed in the row, not checked; None without a list.
     step_scores: Any = None  #: Scores of the steps as in the row, not checked; None without scores.
-    #: Label of each step, from 0 (wrong) to 1 (right). The steps then join to the response.
-    imported_labels: Sequence[float] | None = None
-    #: Rating of each step (-1, 0 or 1), if the format has finer ratings than the labels.
-    imported_ratings: Sequence[int] | None = None
     goes_on: bool = False  #: Whether the original solution has steps after the labelled ones.
     #: Values that identify the response in a file of step scores; empty if the format has none.
     key: tuple[Any, ...] = ()
     #: Columns of the row that no format reads, such as a difficulty.
-    own_columns: Mapping[str, Any] = field(default_factory=dict)
+    unread_columns: Mapping[str, Any] = field(default_factory=dict)
     #: Reason why this response of several cannot be used; empty for a usable one.
     error: str = ""
 
@@ -93,7 +110,7 @@ class ResponseFields:
     text: Sequence[str] = ("text", "response", "content", "message.content")
     question: Sequence[str] = ("question", "problem")  #: Fields with the question.
     #: Whether no other field may contain a part of the question.
-    whole_question: bool = False
+    has_complete_question: bool = False
     question_in: str = ""  #: Pattern whose first group is the question; empty for all text.
     prompt: Sequence[str] = ("prompt",)  #: Fields with the prompt.
     request: Sequence[str] = ()  #: Fields with the id of the request.
@@ -103,22 +120,20 @@ class ResponseFields:
     model: Sequence[str] = ()  #: Fields with the name of the model.
     by_model: bool = False  #: Whether the row has one column per model.
     correct: Sequence[str] = ()  #: Fields with the publisher's verdict.
-    #: Fields with the logits of the rewards: for each response, a list of one number.
-    logit: Sequence[str] = ()
     #: Fields with the number of generated tokens.
     n_tokens: Sequence[str] = ("n_tokens", "num_generated_tokens")
     steps: Sequence[str] = ()  #: Fields with the steps of a response, a list of texts.
     step_scores: Sequence[
         str
     ] = ()  #: Fields with the step scores of a response, a list of numbers.
-    #: Whether a single number in the place of step scores is the score of the response. It is not
+    #: Whether a single number instead of step scores is the score of the response. It is not
     #: imported then; otherwise it is an error.
     has_response_scores: bool = False
     step_separator: str = ""  #: Text between the scored steps of a response that lists no steps.
     #: Pattern of a chat prompt that the first listed steps contain before the response.
     chat_prompt: str = ""
     key: Sequence[str] = ()  #: Fields that identify a response in a file of step scores.
-    not_text: str = ""  #: Error message for a list in the place of a text.
+    not_text: str = ""  #: Error message for a list instead of a text.
     #: Fields that identify a problem whose responses several rows repeat, as lm-evaluation-harness
     #: writes one row per filter. Empty if each row has responses of its own.
     repeats: Sequence[str] = ()
@@ -149,9 +164,9 @@ class ResponseFields:
             changes["gold_reading"] = reading.gold
         return replace(self, **changes) if changes else self
 
-    def own_columns(self, fields: Fields) -> dict[str, Any]:
+    def unread_columns(self, fields: Fields) -> dict[str, Any]:
         """Return the columns of a row that no format reads; empty for formats of other tools."""
-        if not self.whole_question:
+        if not self.has_complete_question:
             return {}
         return {name: value for name, value in fields.items() if name not in self._read_columns}
 
@@ -200,14 +215,14 @@ class ResponseFields:
         prompt = _first(row, self.prompt)
         base = RecordedResponse(
             self._gold(row),
-            response="",
+            NO_COMPLETION,
             question=question,
             # A prompt that is a list of messages is left out, because its chat template is unknown.
             prompt=prompt if isinstance(prompt, str) else "",
             request=str(_first(row, self.request) or ""),
             model=str(_first(row, self.model) or ""),
             key=response_key(row, self.key),
-            own_columns=self.own_columns(row),
+            unread_columns=self.unread_columns(row),
         )
         if not self.by_model:
             yield from self._read_completions(row, base)
@@ -216,7 +231,7 @@ class ResponseFields:
             yield from self._read_completions(fields, replace(base, model=name, series=name))
 
     def _gold(self, row: Fields) -> str:
-        """Return the gold answer of a row; empty without one, or with "N/A" in its place.
+        """Return the gold answer of a row; empty without one, or with "N/A" instead.
 
         A response with an empty gold is never graded, and a problem cannot have one.
         """
@@ -240,7 +255,6 @@ class ResponseFields:
             raise TypeError(f"{value!r} is not a list")
         responses = _flatten(value) if isinstance(value, list) else [value]
         verdicts = _per_response(_first(fields, self.correct), len(responses))
-        logits = _per_response(_first(fields, self.logit), len(responses))
         token_counts = _per_response(_first(fields, self.n_tokens), len(responses))
         steps = _lists_per_response(_first(fields, self.steps), value, len(responses))
         step_scores = _lists_per_response(_first(fields, self.step_scores), value, len(responses))
@@ -261,7 +275,6 @@ class ResponseFields:
             if n_tokens is None:
                 n_tokens = _first(response_fields, self.n_tokens)
             verdict = verdicts[index]
-            logit = logits[index]
             recorded_reason = _first_or(
                 response_fields, _FINISH_REASON_FIELDS, finish_reasons[index]
             )
@@ -270,18 +283,20 @@ class ResponseFields:
                 error = f"the response is not finished: its finish reason is {recorded_reason}"
                 yield replace(base, series=series, error=error)
                 continue
+            completion = Completion(
+                self._require_text("response", text),
+                finish_reason,
+                _token_count(n_tokens),
+                reasoning=reasoning or "",
+                imported_correct=read_verdict(verdict),
+            )
             yield replace(
                 base,
-                response=self._require_text("response", text),
-                correct=read_verdict(verdict),
+                completion=completion,
                 unknown_verdict=unknown_verdict(verdict),
                 series=series,
-                reward=None if logit is None else 1 / (1 + math.exp(-logit[0])),
-                finish_reason=finish_reason,
                 has_finish_reason=not is_missing(recorded_reason),
                 unknown_finish_reason=unknown_finish_reason(recorded_reason),
-                n_tokens=_token_count(n_tokens),
-                reasoning=reasoning or "",
                 steps=_first_or(response_fields, self.steps, steps[index]),
                 step_scores=_first_or(response_fields, self.step_scores, step_scores[index]),
             )
@@ -329,11 +344,28 @@ def unknown_verdict(value: Any) -> str:
     return "" if text.lower() in _VERDICTS else text[:_MAX_VERDICT_CHARS]
 
 
-def describe_unknown_verdicts(counts: Mapping[str, int]) -> str:
-    """Return a sentence with the unknown verdicts and their numbers; empty without any."""
-    if not counts:
-        return ""
-    return f"unknown verdicts, which count as no verdict: {list_by_count(counts)}."
+class UnknownValues:
+    """The finish reasons and verdicts of responses whose meaning is unknown, with their numbers."""
+
+    def __init__(self) -> None:
+        """Start with no responses."""
+        self._finish_reasons: Counter[str] = Counter()
+        self._verdicts: Counter[str] = Counter()
+
+    def add(self, response: RecordedResponse) -> None:
+        """Count the values of a response."""
+        if response.unknown_finish_reason:
+            self._finish_reasons[response.unknown_finish_reason] += 1
+        if response.unknown_verdict:
+            self._verdicts[response.unknown_verdict] += 1
+
+    def warnings(self) -> Iterator[str]:
+        """Yield a sentence for each kind of unknown values."""
+        if unknown := describe_unknown_finish_reasons(self._finish_reasons):
+            yield f"the rows have {unknown}"
+        if self._verdicts:
+            counts = list_by_count(self._verdicts)
+            yield f"the rows have unknown verdicts, which count as no verdict: {counts}."
 
 
 def _token_count(value: Any) -> int | None:

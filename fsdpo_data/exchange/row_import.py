@@ -72,13 +72,14 @@ def open_source(name: str | Path, split: str) -> ImportSource:
 class ImportResult:
     """The counts of an import, and its quarantined rows."""
 
-    read: int = 0  #: Number of rows in the source.
-    rows: int = 0  #: Number of imported solutions; PRM800K and Step-DPO give several per row.
+    n_rows: int = 0  #: Number of rows in the source.
+    #: Number of imported solutions; PRM800K and Step-DPO give several per row.
+    n_solutions: int = 0
     #: Number of steps, by whether their label means right (0.5 or more).
     steps: Counter[bool] = field(default_factory=Counter)
     quarantined: list[QuarantinedRow] = field(default_factory=list)  #: The unusable rows.
     #: Number of quarantined rows of which other responses are imported.
-    partly_quarantined: int = 0
+    n_partly_quarantined: int = 0
 
 
 class RowImport(ABC):
@@ -106,19 +107,19 @@ class RowImport(ABC):
         seen_documents: set[str] = set()
         for file in source.files:
             for row in read_rows(file.rows, self.format_of_row, seen_documents):
-                self.result.read += 1
-                n_stored = self.result.rows
+                self.result.n_rows += 1
+                n_stored = self.result.n_solutions
                 n_quarantined = len(self.result.quarantined)
                 for reason in self._store_row(row, file):
                     quarantined = quarantine_row(file.location, row.record, reason)
                     self.result.quarantined.append(quarantined)
-                if self.result.rows == n_stored:
+                if self.result.n_solutions == n_stored:
                     continue
-                self.result.partly_quarantined += len(self.result.quarantined) > n_quarantined
+                self.result.n_partly_quarantined += len(self.result.quarantined) > n_quarantined
                 if row.document:
                     seen_documents.add(row.document)
-        if not self.result.rows:
-            raise InputError(self.nothing_message(source))
+        if not self.result.n_solutions:
+            raise self.no_rows_error(source)
 
     def _store_row(self, row: ReadRow, file: ImportedFile) -> Iterator[str]:
         """Store the responses of a row; yield the reasons why some of them cannot be used."""
@@ -128,8 +129,8 @@ class RowImport(ABC):
             assert row.row_format is not None
             try:
                 if self.store(response, row.row_format, file):
-                    self.result.rows += 1
-                    text = canonical_json([response.question, response.response])
+                    self.result.n_solutions += 1
+                    text = canonical_json([response.question, response.completion.text])
                     self._text_hash.update(text.encode())
             except UnusableResponseError as reason:
                 yield f"{reason} ({response.series})" if response.series else str(reason)
@@ -153,8 +154,8 @@ class RowImport(ABC):
         """
 
     @abstractmethod
-    def nothing_message(self, source: ImportSource) -> str:
-        """Return the error message for a source without a usable row."""
+    def no_rows_error(self, source: ImportSource) -> InputError:
+        """Return the error for a source without a usable row."""
 
     @abstractmethod
     def make_spec(self, revision: str, n_samples: int) -> BuildSpec:

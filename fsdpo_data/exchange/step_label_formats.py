@@ -135,25 +135,27 @@ class StepLabelFields:
             UnusableRowError: if there is not one label per step.
         """
         n_steps = len(solution.steps)
-        n_labels = len(solution.imported_labels or ())
+        n_labels = len(solution.completion.imported_labels or ())
         if self.ends_at_first_error:
             solution = _cut_after_first_error(solution)
         # Labels may end with the first wrong step. Otherwise another number of labels shows that
         # the steps were split otherwise, so that a label could belong to another step.
-        is_labelled_part = (
-            0 < n_labels == len(solution.steps) == len(solution.imported_labels or ())
-        )
+        labels = solution.completion.imported_labels or ()
+        is_labelled_part = 0 < n_labels == len(solution.steps) == len(labels)
         if n_steps == 0 or (n_labels != n_steps and not is_labelled_part):
             raise UnusableRowError(f"{n_steps} steps and {n_labels} labels")
         steps = solution.steps
         goes_on = solution.goes_on or len(steps) < n_steps
         if self.step_separator:
             steps = self._separate_steps(steps, goes_on=goes_on)
-        solution = replace(
-            solution, steps=tuple(steps), finish_reason="length" if goes_on else "stop"
+        _check_texts(solution.question, solution.gold, steps)
+        completion = replace(
+            solution.completion,
+            text="".join(steps),
+            finish_reason="length" if goes_on else "stop",
+            step_chars=tuple(map(len, steps)),
         )
-        _check_texts(solution)
-        return replace(solution, response="".join(steps))
+        return replace(solution, steps=tuple(steps), completion=completion)
 
     def _separate_steps(self, steps: Sequence[str], *, goes_on: bool) -> list[str]:
         """Return stripped steps with a separator after each step but the last.
@@ -250,31 +252,32 @@ class StepLabelFields:
 
 def _cut_after_first_error(solution: RecordedResponse) -> RecordedResponse:
     """Return a solution without the steps after the first wrong one."""
-    labels = solution.imported_labels or ()
+    completion = solution.completion
+    labels = completion.imported_labels or ()
     first_error = find_first_below(labels, RIGHT_STEP_LABEL)
     if first_error == NO_ERROR:
         return solution
     end = first_error + 1
-    ratings = solution.imported_ratings
+    ratings = completion.imported_ratings
     # The verdict of another grader is about an answer that the shorter solution does not have.
     has_answer = end == len(solution.steps)
-    return replace(
-        solution,
-        correct=solution.correct if has_answer else None,
-        steps=solution.steps[:end],
+    completion = replace(
+        completion,
+        imported_correct=completion.imported_correct if has_answer else None,
         imported_labels=labels[:end],
         imported_ratings=None if ratings is None else ratings[:end],
     )
+    return replace(solution, steps=solution.steps[:end], completion=completion)
 
 
-def _check_texts(solution: RecordedResponse) -> None:
+def _check_texts(question: str, gold: str, steps: Sequence[str]) -> None:
     """Raise an UnusableRowError if a text is blank, or cannot be written to a file."""
-    for text in (solution.question, solution.gold, *solution.steps):
+    for text in (question, gold, *steps):
         if not isinstance(text, str):
             raise UnusableRowError(f"expected a text, found {text!r}")
         if text != replace_surrogates(text):
             raise UnusableRowError("the text contains half a surrogate pair, which is invalid")
-    if not all(text.strip() for text in (solution.question, *solution.steps)):
+    if not all(text.strip() for text in (question, *steps)):
         raise UnusableRowError("the problem or a step is blank")
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.exchange.export_formats import MATH_SHEPHERD_TAG
 from fsdpo_data.exchange.response_formats import (
+    NO_COMPLETION,
     Fields,
     RecordedResponse,
     read_verdict,
@@ -98,7 +99,7 @@ def read_processbench(fields: Fields) -> Iterator[RecordedResponse]:
         # A wrong answer needs a wrong step, so one of the two values is wrong.
         raise UnusableRowError("the label has no wrong step, but the final answer is wrong")
     labels = [index != first_error for index in range(len(steps))]
-    yield replace(labelled_solution(fields["problem"], steps, labels), correct=is_correct)
+    yield labelled_solution(fields["problem"], steps, labels, is_correct=is_correct)
 
 
 def read_prm800k(fields: Fields) -> Iterator[RecordedResponse]:
@@ -336,10 +337,11 @@ def labelled_solution(
     labels: Sequence[float],
     answer: str = "",
     *,
-    ratings: Sequence[int] | None = None,
+    ratings: tuple[int, ...] | None = None,
+    is_correct: bool | None = None,
     goes_on: bool = False,
 ) -> RecordedResponse:
-    """Return a solution with its steps as in the row.
+    """Return a solution with its steps as in the row, before they are joined to its text.
 
     Args:
         problem: The problem.
@@ -347,16 +349,15 @@ def labelled_solution(
         labels: Their labels.
         answer: The gold answer; empty without one.
         ratings: Ratings of PRM800K.
+        is_correct: The publisher's verdict; None without one.
         goes_on: Whether the original solution has steps after these.
     """
     if isinstance(steps, str):
         raise UnusableRowError("the steps are one text, expected a list")
-    return RecordedResponse(
-        gold=answer,
-        response="",  # set when the text between the steps is known
-        question=problem,
-        steps=steps,
-        imported_labels=labels,
+    completion = replace(
+        NO_COMPLETION,
+        imported_labels=tuple(labels),
         imported_ratings=ratings,
-        goes_on=goes_on,
+        imported_correct=is_correct,
     )
+    return RecordedResponse(answer, completion, question=problem, steps=steps, goes_on=goes_on)

@@ -8,12 +8,13 @@ belongs to the step before it. Other text that no step lists belongs to the next
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import replace_surrogates
+from fsdpo_data.core.sampling import Completion
 from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseFields
 from fsdpo_data.steps.segment import segmenter_name, split_steps
 
@@ -24,18 +25,12 @@ class UnusableResponseError(UnusableRowError):
     """One response of a row cannot be used, for example because its step scores are wrong."""
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredSteps:
-    """The steps of a response, with their scores."""
-
-    steps: Sequence[str]  #: Steps, which join to the response.
-    scores: Sequence[float] | None  #: One score per step; None without scores.
-
-
 def read_steps(
     response: RecordedResponse, names: ResponseFields, segmenter: str | None
-) -> ScoredSteps | None:
-    """Return the checked steps of a response; None if the response has no steps and no scores.
+) -> Completion:
+    """Return the completion of a response with its checked steps and their rewards.
+
+    A completion without steps and scores stays unchanged.
 
     Args:
         response: The response, with the values of its row.
@@ -47,33 +42,27 @@ def read_steps(
             scores differ. Also if a score is not a finite number.
     """
     scores = _check_scores(response.step_scores, names)
-    if segmenter is not None or (response.steps is None and not names.step_separator):
-        if scores is None:
-            return None
-        steps = _segment(response, segmenter or "auto")
-        return ScoredSteps(steps, _match_scores(steps, scores))
-    text = replace_surrogates(response.response)
-    if response.steps is None:
-        if scores is None:
-            return None
-        pieces = text.split(names.step_separator)
-        return _join_pieces(text, pieces, scores)
-    pieces = _check_steps(response.steps)
-    if scores is not None:
-        scores = _match_scores(pieces, scores)
-    if names.chat_prompt:
-        n_prompt_pieces, first_piece = _find_chat_prompt(pieces, names.chat_prompt)
-        if first_piece is not None:
-            pieces = [first_piece, *pieces[n_prompt_pieces + 1 :]]
-            scores = scores[n_prompt_pieces:] if scores is not None else None
-    return ScoredSteps(_align(text, pieces), scores)
-
-
-def _segment(response: RecordedResponse, segmenter: str) -> list[str]:
-    """Split a response with a segmenter."""
-    text = replace_surrogates(response.response)
-    thinking_chars = find_thinking(response.prompt, text).end
-    return split_steps(text, thinking_chars, segmenter_name(segmenter))
+    has_listed_steps = segmenter is None and response.steps is not None
+    if scores is None and not has_listed_steps:
+        return response.completion
+    text = replace_surrogates(response.completion.text)
+    if has_listed_steps:
+        pieces = _check_steps(response.steps)
+        _check_count(pieces, scores)
+        pieces, scores = _drop_chat_prompt(pieces, scores, names.chat_prompt)
+        steps = _align(text, pieces)
+    elif segmenter is None and names.step_separator:
+        pieces, scores = _drop_blank_pieces(text.split(names.step_separator), scores)
+        steps = _align(text, pieces)
+    else:
+        thinking_chars = find_thinking(response.prompt, text).end
+        steps = split_steps(text, thinking_chars, segmenter_name(segmenter or "auto"))
+    _check_count(steps, scores)
+    return replace(
+        response.completion,
+        step_chars=tuple(map(len, steps)),
+        step_rewards=None if scores is None else tuple(scores),
+    )
 
 
 def _check_scores(value: Any, names: ResponseFields) -> list[float] | None:
@@ -100,40 +89,46 @@ def _check_steps(value: Any) -> list[str]:
     return [replace_surrogates(step) for step in value]
 
 
-def _match_scores(steps: Sequence[str], scores: list[float]) -> list[float]:
-    """Return the scores; UnusableResponseError if their number differs from the number of steps."""
-    if len(scores) != len(steps):
+def _check_count(steps: Sequence[str], scores: Sequence[float] | None) -> None:
+    """Raise an UnusableResponseError if there are scores, but not one per step."""
+    if scores is not None and len(scores) != len(steps):
         raise UnusableResponseError(
             f"number of step scores differs: {len(scores)} scores for {len(steps)} steps"
         )
-    return scores
 
 
-def _join_pieces(text: str, pieces: Sequence[str], scores: list[float]) -> ScoredSteps:
-    """Return the visible pieces between separators as steps.
+def _drop_blank_pieces(
+    pieces: list[str], scores: list[float] | None
+) -> tuple[list[str], list[float] | None]:
+    """Return the visible pieces between separators, with their scores.
 
     Some programs score blank pieces, others do not. A blank piece is not a step, so its score is
     dropped.
     """
-    visible_pieces = [piece for piece in pieces if piece.strip()]
-    if len(scores) == len(pieces):
+    if scores is not None and len(scores) == len(pieces):
         scores = [score for piece, score in zip(pieces, scores, strict=True) if piece.strip()]
-    return ScoredSteps(_align(text, visible_pieces), _match_scores(visible_pieces, scores))
+    return [piece for piece in pieces if piece.strip()], scores
 
 
-def _find_chat_prompt(pieces: Sequence[str], pattern: str) -> tuple[int, str | None]:
-    """Find a chat prompt in the first pieces.
+def _drop_chat_prompt(
+    pieces: list[str], scores: list[float] | None, pattern: str
+) -> tuple[list[str], list[float] | None]:
+    """Return the pieces after a chat prompt, with their scores.
 
-    Returns:
-        The number of pieces before the piece in which the prompt ends, and the text of this piece
-        after the prompt. (0, None) without a prompt.
+    The prompt may end inside a piece. The rest of that piece is then the first piece.
+
+    Args:
+        pieces: The pieces.
+        scores: Their scores; None without scores.
+        pattern: Pattern of the prompt; empty without one.
     """
-    for index in range(len(pieces)):
+    for index in range(len(pieces)) if pattern else ():
         text = "\n".join(pieces[: index + 1])
         match = re.match(pattern, text, re.S)
         if match is not None:
-            return index, text[match.end() :]
-    return 0, None
+            later_scores = None if scores is None else scores[index:]
+            return [text[match.end() :], *pieces[index + 1 :]], later_scores
+    return pieces, scores
 
 
 def _align(text: str, pieces: Sequence[str]) -> list[str]:

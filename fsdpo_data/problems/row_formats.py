@@ -20,10 +20,10 @@ from fsdpo_data.problems.golds import (
     read_gold,
 )
 
-_ROWS_PANEL = "Rows of files"  #: Title of the options that read rows, in the help.
+ROWS_PANEL = "Rows of files"  #: Title of the options that read rows, in the help.
 #: The name of a field of rows, as an option.
 FieldName = Annotated[
-    str | None, Option(panel=_ROWS_PANEL, metavar="FIELD", default_text="by format")
+    str | None, Option(panel=ROWS_PANEL, metavar="FIELD", default_text="by format")
 ]
 
 #: Fields with model solutions, which are large and do not belong to the problem.
@@ -43,7 +43,7 @@ class RowReading(Options):
     """Field with the complete question."""
     gold_field: FieldName = None
     """Field with the gold answer."""
-    gold: Annotated[GoldReading, Option(panel=_ROWS_PANEL)] = "auto"
+    gold: Annotated[GoldReading, Option(panel=ROWS_PANEL)] = "auto"
     r"""How to read golds. `auto` takes the answer that a gold marks by \boxed or `####`, and other
     golds as they are. `extract` also leaves out complete solutions without a mark. `as-given` takes
     all golds as they are.

@@ -27,6 +27,7 @@ from known_datasets import (
 )
 
 from fsdpo_data.cli.response_printing import print_series
+from fsdpo_data.core.sampling import Completion
 from fsdpo_data.exchange.outputs import GradedResponse, summarize_by_series
 from fsdpo_data.exchange.response_formats import RecordedResponse
 from fsdpo_data.grading.pool import TIMED_OUT_VERDICT
@@ -260,7 +261,7 @@ def test_an_accuracy_drop_over_nothing_is_no_table_but_a_warning(tmp_path: Path)
 
 def make_graded(question: int, status: str) -> GradedResponse:
     """Return a response to one of many questions, with a verdict."""
-    recorded = RecordedResponse(gold="1", response="The answer is 1.", question=str(question))
+    recorded = RecordedResponse("1", Completion("The answer is 1.", "stop"), question=str(question))
     verdict = TIMED_OUT_VERDICT.__class__(status, "1", "worker-lost")  # type: ignore[arg-type]
     return GradedResponse(recorded, verdict)
 

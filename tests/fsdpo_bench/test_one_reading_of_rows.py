@@ -120,7 +120,8 @@ def test_named_fields_are_read(tmp_path: Path) -> None:
     _, [solution] = import_file(file, tmp_path / "out", **names)
     assert (solution["question"], solution["outcome"]) == ("1 + 1?", "correct")
     [response] = read_outputs(file, ResponseReading(**names))
-    assert (response.question, response.gold, response.response) == ("1 + 1?", "2", r"\boxed{2}")
+    assert (response.question, response.gold) == ("1 + 1?", "2")
+    assert response.completion.text == r"\boxed{2}"
 
 
 def test_a_named_field_that_is_missing_is_an_error(tmp_path: Path) -> None:

@@ -18,7 +18,8 @@ import fsdpo_data as fd  # noqa: E402
 from fsdpo_data.answers.thinking import find_thinking  # noqa: E402
 from fsdpo_data.core.progress import NO_PROGRESS  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
-from fsdpo_data.exchange.importing import ImportOutputsOptions, run_import  # noqa: E402
+from fsdpo_data.exchange.import_options import ImportOutputsOptions  # noqa: E402
+from fsdpo_data.exchange.importing import run_import  # noqa: E402
 from fsdpo_data.models.prompts import load_tokenizer  # noqa: E402
 from fsdpo_data.steps.segment import split_steps  # noqa: E402
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig  # noqa: E402

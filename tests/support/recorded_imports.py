@@ -13,7 +13,8 @@ from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.formats import get_step_label_format
-from fsdpo_data.exchange.importing import ImportOutputsOptions, import_rows, run_import
+from fsdpo_data.exchange.import_options import ImportOutputsOptions
+from fsdpo_data.exchange.importing import import_training_rows, run_import
 from fsdpo_data.exchange.row_import import ImportResult
 
 
@@ -41,7 +42,7 @@ def import_labels(
 def import_label_rows(source: str | Path, name: str, out: Path) -> ImportResult:
     """Import step labels in the format ``name`` as a file of training rows."""
     options = make_options(ImportOutputsOptions, {"file": source, "out": out})
-    return import_rows(options, get_step_label_format(name))
+    return import_training_rows(options, get_step_label_format(name))
 
 
 def lines(file: Path) -> list[dict[str, Any]]:

@@ -107,7 +107,9 @@ def read_first_error_rows(file: Path) -> list[FirstErrorExample]:
             key=str(row.record.fields.get("id", row.record.row_number)),
             question=solution.question,
             steps=tuple(solution.steps),
-            first_error=find_first_below(solution.imported_labels or (), RIGHT_STEP_LABEL),
+            first_error=find_first_below(
+                solution.completion.imported_labels or (), RIGHT_STEP_LABEL
+            ),
         )
         for row in read_usable_rows(file, lambda _: published, expectation)
         for solution in row.responses

@@ -33,10 +33,9 @@ from fsdpo_data.exchange.formats import (
     get_step_label_format,
     step_label_formats,
 )
+from fsdpo_data.exchange.import_options import ImportOutputsOptions, OutputsFieldName
 from fsdpo_data.exchange.importing import (
-    ImportOutputsOptions,
-    OutputsFieldName,
-    import_rows,
+    import_training_rows,
     quarantine_path,
     run_import,
 )
@@ -466,7 +465,7 @@ def import_(options: ImportOptions) -> None:
     content = label_format.step_labels
     assert content is not None
     if out.suffix == ROWS_SUFFIX:
-        result = import_rows(options, label_format)
+        result = import_training_rows(options, label_format)
         quarantine_file = quarantine_path(out)
     else:
         with progress() as progress_bar:
@@ -474,7 +473,7 @@ def import_(options: ImportOptions) -> None:
         quarantine_file = out / QUARANTINE_FILE
         print_summary(api.open_output(out, manifest).statistics(), f"sealed {out}")
     typer.echo(
-        f"wrote {result.rows:,} solutions of {result.read:,} rows to {out}: "
+        f"wrote {result.n_solutions:,} solutions of {result.n_rows:,} rows to {out}: "
         f"{result.steps[True]:,} right steps, {result.steps[False]:,} wrong"
     )
     typer.echo(f"labels: {content.settings.meaning}")

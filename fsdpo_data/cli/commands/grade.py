@@ -23,7 +23,7 @@ from fsdpo_data.core.row_files import data_suffix
 from fsdpo_data.core.terminal import strip_control_characters
 from fsdpo_data.dataset.stage_registry import STAGES
 from fsdpo_data.engines.options import Resume
-from fsdpo_data.exchange.response_formats import ResponseReading
+from fsdpo_data.exchange.response_formats import ResponseReading, UnknownValues
 from fsdpo_data.stages.grade import GradeOptions, GradingOptions
 
 #: Options that only some kinds of input read.
@@ -86,10 +86,6 @@ class GradeCommandOptions(GradingOptions, ResponseReading):
         None
     )
     """Grade one response, and explain the verdict."""
-    series: str | None = None
-    """For a file: name of the model whose responses are graded. By default each model of the file
-    has a row of its own.
-    """
     resume: Resume = False
     """Continue the run in `out`."""
     show: Annotated[int, Field(ge=0), Option(in_digest=False), NotWith("as_json")] = 10
@@ -156,7 +152,6 @@ def _grade_dataset(options: GradeCommandOptions) -> None:
 def _grade_file(file: Path, options: GradeCommandOptions) -> None:
     """Grade the responses of a file, and print their accuracy."""
     from fsdpo_data.exchange.outputs import (
-        describe_unknown_values,
         grade_outputs,
         read_outputs,
         summarize_by_series,
@@ -166,11 +161,13 @@ def _grade_file(file: Path, options: GradeCommandOptions) -> None:
     out = None if options.out is None else Path(options.out)
     if out is not None and (out.suffix != ".jsonl" or out.exists()):
         raise options.field_error("out", "expected a new file ending in .jsonl for the verdicts.")
-    recorded = read_outputs(file, options, options.series)
-    if solutions := describe_solutions([response.gold for response in recorded]):
-        print(strip_control_characters(f"warning: {solutions}"), file=sys.stderr)
-    for unknown in describe_unknown_values(recorded):
-        print(strip_control_characters(f"warning: the rows have {unknown}"), file=sys.stderr)
+    recorded = read_outputs(file, options)
+    unknown_values = UnknownValues()
+    for response in recorded:
+        unknown_values.add(response)
+    solutions = describe_solutions([response.gold for response in recorded])
+    for warning in filter(None, [solutions, *unknown_values.warnings()]):
+        print(strip_control_characters(f"warning: {warning}"), file=sys.stderr)
     responses = grade_outputs(
         recorded, options.grader, options.workers, grade_thinking=options.grade_thinking
     )

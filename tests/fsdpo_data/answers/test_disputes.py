@@ -41,7 +41,7 @@ def publisher_verdicts() -> dict[tuple[str, str], bool | None]:
     for file in sorted(shared.rglob("*.jsonl")):
         with suppress(InputError):  # a file of another format
             verdicts |= {
-                (response.gold, response.response): response.correct
+                (response.gold, response.completion.text): response.completion.imported_correct
                 for response in read_outputs(file)
             }
     return verdicts

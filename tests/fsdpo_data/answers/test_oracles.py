@@ -34,7 +34,7 @@ QWEN: Differences = {
 def grade_file(file: Path) -> tuple[list[RecordedResponse], list[Verdict]]:
     recorded = read_outputs(file)
     return recorded, MathGrader().grade(
-        [GradingRequest(response.gold, response.response) for response in recorded]
+        [GradingRequest(response.gold, response.completion.text) for response in recorded]
     )
 
 
@@ -47,9 +47,12 @@ def differing_verdicts(file: Path) -> dict[tuple[int, str], tuple[str, str]]:
     recorded, verdicts = grade_file(file)
     words = {True: "correct", False: "wrong"}
     return {
-        (response.row, response.series): (words[_right(verdict)], words[response.correct])
+        (response.row, response.series): (
+            words[_right(verdict)],
+            words[_recorded_verdict(response)],
+        )
         for response, verdict in zip(recorded, verdicts, strict=True)
-        if response.correct is not None and response.correct != _right(verdict)
+        if _recorded_verdict(response) not in (None, _right(verdict))
     }
 
 
@@ -58,6 +61,10 @@ def count_correct(file: Path) -> Counter[str]:
     recorded, verdicts = grade_file(file)
     right = (response.series for response, v in zip(recorded, verdicts, strict=True) if _right(v))
     return Counter(right)
+
+
+def _recorded_verdict(response: RecordedResponse) -> bool | None:
+    return response.completion.imported_correct
 
 
 def _right(verdict: Verdict) -> bool:
@@ -91,7 +98,7 @@ def test_abel(outputs: Path) -> None:
 )
 def test_nemo_skills(outputs: Path, name: str, marked: int, expected: Differences) -> None:
     file = outputs / "nemo_skills" / f"{name}.jsonl"
-    assert sum(bool(response.correct) for response in grade_file(file)[0]) == marked
+    assert sum(bool(_recorded_verdict(response)) for response in grade_file(file)[0]) == marked
     assert differing_verdicts(file) == without_reasons(expected)
     assert count_correct(file) == {"": marked + len(expected)}
 
@@ -99,7 +106,10 @@ def test_nemo_skills(outputs: Path, name: str, marked: int, expected: Difference
 def test_qwen(outputs: Path) -> None:
     file = outputs / "qwen_math_cot" / "math_cot_100.jsonl"
     recorded, _ = grade_file(file)
-    assert (len(recorded), sum(bool(response.correct) for response in recorded)) == (800, 728)
+    assert (
+        len(recorded),
+        sum(bool(_recorded_verdict(response)) for response in recorded),
+    ) == (800, 728)
     assert differing_verdicts(file) == without_reasons(QWEN)
     assert count_correct(file).total() == 728 + len(QWEN)
     assert count_correct(file)["sample 0"] == 90
@@ -112,7 +122,7 @@ def test_qwen_any_of_eight_and_best_by_reward_model(outputs: Path) -> None:
     rows = [json.loads(line) for line in file.read_bytes().splitlines()]
     best = [max(range(8), key=lambda i: row["pred_score"][i][0]) for row in rows]
     chosen = [(row, f"sample {i}") for row, i in enumerate(best, start=1)]
-    theirs = {(response.row, response.series): response.correct for response in recorded}
+    theirs = {(response.row, response.series): _recorded_verdict(response) for response in recorded}
     assert sum(bool(theirs[sample]) for sample in chosen) == 94
     # The chosen sample of row 73 is its only right one, and the published grader misreads it.
     assert sum(right[sample] for sample in chosen) == 95 and (73, "sample 7") in chosen

@@ -42,7 +42,7 @@ def test_what_is_exported_comes_back(tmp_path: Path, name: str) -> None:
     file = export(dataset, name, tmp_path / "export").file
     result, rows = run_import(file, name, tmp_path / "rows.jsonl")
     solutions = pl.read_parquet(dataset / "solutions/*.parquet").to_dicts()
-    assert result.read == result.rows == len(solutions) and not result.quarantined
+    assert result.n_rows == result.n_solutions == len(solutions) and not result.quarantined
     for row, solution in zip(rows, solutions, strict=True):
         # ProcessBench says nothing of the steps after the first wrong one.
         n_labels = 1 if name == "processbench" and not solution["labels"][0] else 2
@@ -155,7 +155,7 @@ def test_cut_solutions_are_scored_at_the_tokens_of_complete_ones(
 def test_math_shepherd_as_published(shared: Path, tmp_path: Path) -> None:
     source = shared / "data/stepwise/openr/samples_math-shepherd.jsonl"
     result, rows = run_import(source, "math-shepherd", tmp_path / "rows.jsonl")
-    assert result.read == result.rows == 7
+    assert result.n_rows == result.n_solutions == 7
     first = rows[0]
     assert first["problem"].endswith("than clarinet lessons in a year?")
     assert first["completions"][0].startswith("Step 1: Janet spends 3 hours + 5 hours")
@@ -173,7 +173,7 @@ def has_rating(step: dict[str, Any]) -> bool:
 def test_prm800k_as_published(shared: Path, tmp_path: Path) -> None:
     source = shared / "data/stepwise/openr/samples_prm800k.jsonl"
     result, rows = run_import(source, "prm800k", tmp_path / "rows.jsonl")
-    assert result.read == 6 and not result.quarantined
+    assert result.n_rows == 6 and not result.quarantined
     published = lines(source)
     rated = sum(
         completion["rating"] is not None
@@ -190,7 +190,7 @@ def test_prm800k_as_published(shared: Path, tmp_path: Path) -> None:
         or not has_rating(row["label"]["steps"][-1])  # the rater gave up
         for row in published
     )
-    assert result.rows == rated - followed + ends
+    assert result.n_solutions == rated - followed + ends
     assert {rating for row in rows for rating in row["ratings"]} == {-1, 0, 1}
     assert all(
         label == (rating >= 0)
@@ -233,7 +233,7 @@ def test_rated_steps_before_an_unrated_one_count(
 def test_processbench_as_published(shared: Path, tmp_path: Path, file: str, count: int) -> None:
     source = shared / f"data/stepwise/processbench/{file}.json"
     result, rows = run_import(source, "processbench", tmp_path / "rows.jsonl")
-    assert result.read == result.rows == count
+    assert result.n_rows == result.n_solutions == count
     published = json.loads(source.read_text(encoding="utf-8"))
     for row, published_row in zip(rows, published, strict=True):
         first = row["labels"].index(False) if False in row["labels"] else -1
@@ -245,7 +245,7 @@ def test_step_dpo_exports_come_back_to_the_step_that_differs(tmp_path: Path) -> 
     file = export(dataset, "step-dpo-10k", tmp_path / "export").file
     result, rows = run_import(file, "step-dpo-10k", tmp_path / "rows.jsonl")
     pairs = pl.read_parquet(dataset / "pairs/*.parquet").to_dicts()
-    assert result.rows == 2 * result.read == 2 * len(pairs)
+    assert result.n_solutions == 2 * result.n_rows == 2 * len(pairs)
     for pair, chosen, rejected in zip(pairs, rows[::2], rows[1::2], strict=True):
         assert chosen["prompt"] == rejected["prompt"] == pair["prompt"]
         assert chosen["completions"] == [pair["chosen_steps"][0].rstrip()]
@@ -288,7 +288,7 @@ def test_step_dpo_texts_as_published(shared: Path, tmp_path: Path) -> None:
     initial = {"initial_reason_steps": "Let's think step by step. \nStep 1:", "answer": "?"}
     source = write(tmp_path / "source.jsonl", *({**row, **initial} for row in rows))
     result, imported_rows = run_import(source, "step-dpo-10k", tmp_path / "rows.jsonl")
-    assert result.rows == 20 and result.steps == {True: 10, False: 10}
+    assert result.n_solutions == 20 and result.steps == {True: 10, False: 10}
     for row, right, wrong in zip(rows, imported_rows[::2], imported_rows[1::2], strict=True):
         for side, solution in (("chosen", right), ("rejected", wrong)):
             assert solution["completions"] == [initial["initial_reason_steps"] + row[side]]
@@ -298,7 +298,7 @@ def test_trl_rows_stay_as_they_are(shared: Path, tmp_path: Path) -> None:
     source = shared / "data/stepwise/trl/zen_standard_stepwise_supervision.jsonl"
     result, rows = run_import(source, "trl-stepwise", tmp_path / "rows.jsonl")
     assert rows == lines(source)
-    assert result.rows == 19
+    assert result.n_solutions == 19
 
 
 def test_trl_rows_may_say_how_sure_a_label_is(tmp_path: Path) -> None:
@@ -332,7 +332,7 @@ def test_unreadable_rows_are_quarantined(tmp_path: Path) -> None:
         'expected one "Step 1:" after the problem, found none',
         "there is text after the last step tag",
     ]
-    assert result.read == 8
+    assert result.n_rows == 8
 
 
 def test_an_interrupted_import_starts_again(
@@ -522,7 +522,7 @@ def test_published_step_labels(shared: Path, tmp_path: Path) -> None:
         out = tmp_path / f"{path.rpartition('/')[2]}.jsonl"
         result, rows = run_import(shared / f"data/{path}.jsonl", name, out)
         steps = (result.steps[True], result.steps[False])
-        assert (result.read, len(rows), *steps, len(result.quarantined)) == expected, source_name
+        assert (result.n_rows, len(rows), *steps, len(result.quarantined)) == expected, source_name
 
 
 @pytest.mark.parametrize("is_flat", [False, True])

@@ -453,7 +453,8 @@ def test_a_cut_keeps_the_ratings_of_the_steps_that_stay(tmp_path: Path) -> None:
     content = entry.step_labels.with_options(None, first_error_only=True)
     [solution] = replace(entry, step_labels=content).read_responses(SourceRow(1, row))
     assert solution.steps == ("1\n", "-1\n")
-    assert (list(solution.imported_labels), solution.imported_ratings) == ([True, False], (1, -1))
+    completion = solution.completion
+    assert (completion.imported_labels, completion.imported_ratings) == ((True, False), (1, -1))
 
 
 def test_a_directory_of_files_is_one_source(tmp_path: Path) -> None:
@@ -462,7 +463,7 @@ def test_a_directory_of_files_is_one_source(tmp_path: Path) -> None:
         (tmp_path / "rows").mkdir(exist_ok=True)
         (tmp_path / f"rows/{name}.jsonl").write_text(json.dumps(row) + "\n[1]\n")
     manifest, result = import_labels(tmp_path / "rows", "trl-stepwise", tmp_path / "out")
-    assert (result.read, result.rows, manifest.rows.problems) == (4, 2, 2)
+    assert (result.n_rows, result.n_solutions, manifest.rows.problems) == (4, 2, 2)
     quarantined = lines(tmp_path / "out/quarantine.jsonl")
     assert [Path(row["source"]).name for row in quarantined] == ["a.jsonl", "b.jsonl"]
 

@@ -117,8 +117,8 @@ def test_named_fields(
     # What is cut after the first error ends like any other step.
     response = "".join(step + "\n" for step in steps)
     assert solution.question == "2+2?"
-    assert solution.response == (response if len(steps) < len(lines) else response.rstrip())
-    assert list(solution.imported_labels) == labels
+    assert solution.completion.text == (response if len(steps) < len(lines) else response.rstrip())
+    assert list(solution.completion.imported_labels) == labels
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.identity import SourceRef
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.exchange.importing import ImportOutputsOptions, run_import
+from fsdpo_data.exchange.import_options import ImportOutputsOptions
+from fsdpo_data.exchange.importing import run_import
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.selection import row_index, write_rows

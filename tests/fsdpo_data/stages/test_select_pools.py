@@ -11,7 +11,8 @@ import pytest
 
 import fsdpo_data as fd
 from fsdpo_data.core.progress import NO_PROGRESS
-from fsdpo_data.exchange.importing import ImportOutputsOptions, run_import
+from fsdpo_data.exchange.import_options import ImportOutputsOptions
+from fsdpo_data.exchange.importing import run_import
 
 #: Problems with right and wrong samples by the grader and by the vendor, and the options of the
 #: import. The vendor's extractor misreads answers, and 171 of its golds of MATH-500 are damaged.
