@@ -17,7 +17,7 @@ from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.pairs.best_worst import is_unclosed
-from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSpec, find_first_errors
+from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSettings, find_first_errors
 from fsdpo_data.pairs.rows import scan_pairs, scan_solutions
 from fsdpo_data.steps.rewards import PAIR_AGGREGATE, aggregate_expr
 
@@ -244,14 +244,14 @@ def _length_statistics(table: pl.DataFrame, unit: str) -> dict[str, Any]:
 def step_pair_statistics(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
-    spec: StepPairSpec,
+    settings: StepPairSettings,
 ) -> PairStatistics:
     """Compute the statistics of Step-DPO pairs, whose sides differ in one step.
 
     Args:
         pairs: Files of pairs.
         solutions: Files of the solutions from which the pairs come.
-        spec: The options of the selection.
+        settings: The options of the selection.
 
     Returns:
         The statistics. ``solutions`` counts incorrect solutions by :data:`DROP_REASONS`;
@@ -259,7 +259,7 @@ def step_pair_statistics(
         that differ, in characters.
     """
     drop_counts = Counter[str]()
-    n_errors = sum(1 for file in solutions for _ in find_first_errors(file, spec, drop_counts))
+    n_errors = sum(1 for file in solutions for _ in find_first_errors(file, settings, drop_counts))
     statistics = imported_pair_statistics(pairs)
     return replace(
         statistics,
