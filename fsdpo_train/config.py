@@ -1,5 +1,6 @@
 """Options of the training stages: frozen, and checked before torch is loaded."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -190,10 +191,10 @@ class TrainConfig(Options):
     def identity(self) -> dict[str, Any]:
         """Return the options that determine the trained weights, as JSON values.
 
-        A resumed run must have the same values.
+        A resumed run must have the same values. The infinite γ is a text, as JSON has no infinity.
         """
         return {
-            name: value
+            name: str(value) if value == math.inf else value
             for name, value in self.model_dump(mode="json").items()
             if field_option(type(self).model_fields[name]).in_digest
         }

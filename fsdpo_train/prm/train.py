@@ -125,7 +125,7 @@ def train_prm(config: PrmConfig) -> PrmReport:
                 "own prompt; otherwise set `held_out=0`."
             )
         trainer = _make_trainer(config, arguments, model, tokenizer, prm_data)
-        run_trainer(trainer, config, identity)
+        run_trainer(trainer, config)
         metrics = _evaluate(trainer) if prm_data.held_out else {}
         auc_ci95 = None
         if "auc_low" in metrics:

@@ -541,7 +541,7 @@ def test_a_run_killed_and_resumed_ends_in_the_same_weights(
         for folder in (part, tmp_path / "whole")
     )
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
-    with pytest.raises(RunMismatchError, match=r"these differ: \['lr'\]"):
+    with pytest.raises(RunMismatchError, match=r"these keys differ:\n  lr: "):
         prm.train_prm(config(policy, data, part, save_every=5, resume=True, lr=1.0))
 
 
