@@ -19,7 +19,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.pairs.best_worst import is_unclosed
 from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSettings, find_first_errors
 from fsdpo_data.pairs.rows import scan_pairs, scan_solutions
-from fsdpo_data.steps.rewards import PAIR_AGGREGATE, aggregate_expr
+from fsdpo_data.steps.rewards import PAIR_AGGREGATE, aggregate_expr, step_weights_expr
 
 #: The two sides of a pair, as prefixes of column names.
 SIDES = ("chosen", "rejected")
@@ -157,9 +157,8 @@ def step_weight_statistics(pairs: Sequence[Path], gamma: float) -> StepWeightSta
         The statistics; None if no solution has several steps.
     """
     sides = {}
-    for side, sign in _WEIGHT_SIGNS.items():
-        frames = [_weigh_last_steps(file, f"{side}_rewards", sign * gamma) for file in pairs]
-        steps = pl.concat(frames)
+    for side in SIDES:
+        steps = pl.concat([_weigh_last_steps(file, side, gamma) for file in pairs])
         by_position = [
             steps.filter(pl.col("position") == position) for position in range(STEP_POSITIONS)
         ]
@@ -174,23 +173,22 @@ def step_weight_statistics(pairs: Sequence[Path], gamma: float) -> StepWeightSta
     return StepWeightStats(gamma=float(gamma), chosen=sides["chosen"], rejected=sides["rejected"])
 
 
-def _weigh_last_steps(pairs: Path, column: str, signed_gamma: float) -> pl.DataFrame:
+def _weigh_last_steps(pairs: Path, side: str, gamma: float) -> pl.DataFrame:
     """Return position from the end, reward and weight K·α of the last steps of one side."""
-    reward = pl.col("reward")
-    n_steps = pl.len().over("row")
-    power = (signed_gamma * reward - (signed_gamma * reward).max().over("row")).exp()
+    column = f"{side}_rewards"
+    n_steps = pl.col(column).list.len()
     steps = (
         scan_pairs([pairs])
-        .select(reward=pl.col(column).cast(pl.List(pl.Float64)))
-        .filter(reward.list.len() > 1)
-        .with_row_index("row")
-        .explode("reward")
+        .filter(n_steps > 1)
         .select(
-            "reward",
-            weight=n_steps * power / power.sum().over("row"),
-            position=n_steps - 1 - pl.int_range(pl.len()).over("row"),
+            n_steps.alias("n_steps"),
+            reward=pl.col(column).cast(pl.List(pl.Float64)),
+            alpha=step_weights_expr(column, gamma, _WEIGHT_SIGNS[side]),
+            position=pl.int_ranges(n_steps).list.reverse(),
         )
+        .explode("reward", "alpha", "position")
         .filter(pl.col("position") < STEP_POSITIONS)
+        .select("reward", "position", weight=pl.col("n_steps") * pl.col("alpha"))
     )
     return collect_rows(steps)
 

@@ -135,6 +135,14 @@ def step_weights(rewards: Sequence[float], gamma: float, sign: int) -> list[floa
     return [power / math.fsum(powers) for power in powers]
 
 
+def step_weights_expr(column: str, gamma: float, sign: int) -> pl.Expr:
+    """Return a polars expression for the :func:`step_weights` of a column of reward lists."""
+    score = gamma * sign * pl.element()
+    power = (score - score.max()).exp()
+    rewards = pl.col(column).cast(pl.List(pl.Float64))
+    return rewards.list.eval(power / power.sum())
+
+
 OUTCOME_LABELS = "outcome@1"  #: Name of the labelling rule in specs and manifests.
 
 

@@ -233,7 +233,7 @@ class PrmTrainer(StageTrainer):
         """Return the mean loss over solutions; ``loss_reduction`` applies within a solution."""
         config: PrmConfig = self.stage_config
         return config.prm_loss.function(
-            logit_BK, label_BK, mask_BK, config=config, class_weights=self.class_weights
+            logit_BK, label_BK, mask_BK, spec=config, class_weights=self.class_weights
         )
 
     def compute_loss(
