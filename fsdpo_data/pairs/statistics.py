@@ -19,7 +19,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.pairs.best_worst import is_unclosed
 from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSettings, find_first_errors
 from fsdpo_data.pairs.rows import scan_pairs, scan_solutions
-from fsdpo_data.steps.rewards import PAIR_AGGREGATE, aggregate_expr, step_weights_expr
+from fsdpo_data.steps.rewards import PAIR_AGGREGATE, aggregate_expr, joined_step_weights
 
 #: The two sides of a pair, as prefixes of column names.
 SIDES = ("chosen", "rejected")
@@ -177,20 +177,21 @@ def _weigh_last_steps(pairs: Path, side: str, gamma: float) -> pl.DataFrame:
     """Return position from the end, reward and weight K·α of the last steps of one side."""
     column = f"{side}_rewards"
     n_steps = pl.col(column).list.len()
-    steps = (
+    solutions = collect_rows(
         scan_pairs([pairs])
         .filter(n_steps > 1)
         .select(
             n_steps.alias("n_steps"),
             reward=pl.col(column).cast(pl.List(pl.Float64)),
-            alpha=step_weights_expr(column, gamma, _WEIGHT_SIGNS[side]),
             position=pl.int_ranges(n_steps).list.reverse(),
         )
-        .explode("reward", "alpha", "position")
-        .filter(pl.col("position") < STEP_POSITIONS)
-        .select("reward", "position", weight=pl.col("n_steps") * pl.col("alpha"))
     )
-    return collect_rows(steps)
+    steps = solutions.explode("reward", "position")
+    alpha = joined_step_weights(
+        steps["reward"].to_numpy(), solutions["n_steps"].to_numpy(), gamma, _WEIGHT_SIGNS[side]
+    )
+    steps = steps.with_columns(weight=pl.col("n_steps") * pl.Series(alpha))
+    return steps.filter(pl.col("position") < STEP_POSITIONS)
 
 
 def _measure_pairs(

@@ -464,9 +464,7 @@ def test_balance_gives_both_classes_the_same_total_in_the_loss(
     def loss(weights: tuple[float, float]) -> float:
         logit_BK = torch.zeros(label_BK.shape)
         function = run_config.prm_loss.function
-        return function(
-            logit_BK, label_BK, mask_BK, spec=run_config, class_weights=weights
-        ).item()
+        return function(logit_BK, label_BK, mask_BK, spec=run_config, class_weights=weights).item()
 
     assert loss((wrong, 0.0)) == pytest.approx(loss((0.0, right)))
     assert loss((wrong, right)) == pytest.approx(loss((1.0, 1.0)))
