@@ -152,7 +152,8 @@ def joined_step_weights(
     first_steps = n_steps.cumsum(dtype=np.int64) - n_steps
     scores = gamma * sign * rewards
     powers = np.exp(scores - np.maximum.reduceat(scores, first_steps).repeat(n_steps))
-    return powers / np.add.reduceat(powers, first_steps).repeat(n_steps)
+    weights: np.ndarray = powers / np.add.reduceat(powers, first_steps).repeat(n_steps)
+    return weights
 
 
 OUTCOME_LABELS = "outcome@1"  #: Name of the labelling rule in specs and manifests.

@@ -138,7 +138,7 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         return super().create_scheduler(num_training_steps, optimizer)
 
     @property
-    def is_prepared(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether the model is ready for its first step, with the state of a checkpoint."""
         return self.callback_handler.train_dataloader is not None
 
@@ -317,7 +317,7 @@ def _start_errors(trainer: Any, checkpoint: Path | None) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if trainer.is_prepared or isinstance(error, FsdpoError) or is_memory_error(error):
+        if trainer.is_ready or isinstance(error, FsdpoError) or is_memory_error(error):
             raise
         if checkpoint is None:
             with deepspeed_errors(deepspeed):
