@@ -25,7 +25,13 @@ from fsdpo_data.engines.cpu_bf16.weights import (
 )
 from fsdpo_data.models.checkpoints import MAX_CPU_BATCH_TOKENS
 from fsdpo_train.config import TrainConfig
-from fsdpo_train.trainer.batching import group_rows, grouped_order, model_inputs, unpack_rows
+from fsdpo_train.trainer.batching import (
+    TrainingRow,
+    group_rows,
+    grouped_order,
+    model_inputs,
+    unpack_rows,
+)
 from fsdpo_train.trainer.checkpoints import (
     STAGING_FOLDER,
     commit_checkpoint,
@@ -37,7 +43,6 @@ from fsdpo_train.trainer.deepspeed import deepspeed_errors
 from fsdpo_train.trainer.head_chunk import set_head_chunk
 from fsdpo_train.trainer.log_callback import log_instead_of_printing
 from fsdpo_train.trainer.models import attach_to_full_precision
-from fsdpo_train.trainer.training_rows import TrainingRow
 from fsdpo_train.trainer.training_state import find_damage
 from fsdpo_train.trainer.weight_changes import WeightCallback
 
