@@ -1,5 +1,6 @@
 """Options of the training stages: frozen, and checked before torch is loaded."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -9,16 +10,14 @@ from pydantic import Field
 from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.options import NotWith, Option, Options, field_option
 from fsdpo_data.dataset.benchmark_problems import AllowBenchmark
-from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_train.losses.loss_options import check_loss_options
 from fsdpo_train.losses.preference_losses import PreferenceSpec
-from fsdpo_train.losses.prm_losses import PRM_LOSSES, PrmLoss
+from fsdpo_train.losses.prm_losses import PRM_LOSSES, PrmLossSpec
 
 #: Names of the DeepSpeed configurations that come with the package.
 DEEPSPEED_PRESETS = ("zero2", "zero3")
 
 # Panels of the help texts.
-_LOSS = "Loss"
 _OPTIMIZER = "Optimizer"
 _COMPUTE = "Memory and speed"
 _LOGGING = "Checkpoints and logs"
@@ -190,10 +189,10 @@ class TrainConfig(Options):
     def identity(self) -> dict[str, Any]:
         """Return the options that determine the trained weights, as JSON values.
 
-        A resumed run must have the same values.
+        A resumed run must have the same values. The infinite γ is a text, as JSON has no infinity.
         """
         return {
-            name: value
+            name: str(value) if value == math.inf else value
             for name, value in self.model_dump(mode="json").items()
             if field_option(type(self).model_fields[name]).in_digest
         }
@@ -246,7 +245,7 @@ class SftConfig(TrainConfig):
             )
 
 
-class PrmConfig(TrainConfig):
+class PrmConfig(PrmLossSpec, TrainConfig):
     r"""Train a process reward model (PRM) on solutions with step labels.
 
     The defaults are those of Full-Step-DPO (arXiv 2502.14356) for models with 7 billion weights:
@@ -287,15 +286,6 @@ class PrmConfig(TrainConfig):
     of ``fsdpo-data import``. ``auto``: the labels that were made last, which are those of
     ``fsdpo-data label``, else imported labels, else outcomes. Solutions without labels of this kind
     are left out, and counted.
-    """
-    loss: Annotated[str, Option(choices=PRM_LOSSES, panel=_LOSS)] = "bce"
-    """Name of the loss."""
-    beta: Annotated[float, Field(gt=0), Option(panel=_LOSS)] = IMPLICIT_REWARD_BETA
-    """Factor β of the log-ratio of a policy."""
-    zeta: Annotated[float, Field(ge=0), Option(panel=_LOSS)] = 4.0
-    """Margin ζ between right and wrong steps, in logits."""
-    loss_reduction: Literal["sum", "mean"] = "sum"
-    """Reduction over the label positions of a solution: ``sum``, as in Full-Step-DPO, or ``mean``.
     """
     label_positions: Literal["step", "token"] = "step"
     """Tokens with a loss. ``step``: the last token of each step. ``token``: every
@@ -341,11 +331,6 @@ class PrmConfig(TrainConfig):
                 "with `label_positions=token`, every token of a solution has a label. Remove one "
                 "of both options.",
             )
-
-    @property
-    def prm_loss(self) -> PrmLoss:
-        """The registered loss."""
-        return PRM_LOSSES.find(self.loss, field="loss")
 
 
 class DpoConfig(PreferenceSpec, TrainConfig):

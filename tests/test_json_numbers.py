@@ -25,7 +25,7 @@ TEXT_KEYS = {
     *("text_sha256", "parent", "data", "metadata"),
 }
 #: Files of other programs, whose formats are theirs.
-FOREIGN_FILES = {"tokenizer.json", "tokenizer_config.json", "digests.json"}
+FOREIGN_FILES = {"tokenizer.json", "tokenizer_config.json"}
 
 
 def number_texts(value: Any, path: str = "") -> Iterator[str]:

@@ -211,12 +211,12 @@ MODEL_READERS = [
         Reader(f"{method}.jsonl", f"{training} FILE --out OUT")
         for method, training in TRAININGS.items()
     ),
-    # The options of a training, its reference cache, and its checkpoints.
+    # The options of a training, and its reference cache.
     *(
         Reader(
             f"trained/{method}",
             f"{training} INPUTS/{method}.jsonl --resume --out FILE",
-            files=(f"{method}.json", "reference/*", "checkpoints/*/*"),
+            files=(f"{method}.json", "reference/*"),
         )
         for method, training in TRAININGS.items()
     ),

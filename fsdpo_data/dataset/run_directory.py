@@ -32,7 +32,7 @@ QUARANTINE_FILE = "quarantine.jsonl"
 RUN_FILE = "run.json"  #: List of the datasets in the folder of a benchmark run.
 SHARD_FILE = "shard.json"  #: Description of a finished shard, inside its directory.
 #: Keys of a config that describe the run, not its content. They are recorded, but not compared.
-RUN_KEYS = ("config_digest", "prm_format_evidence")
+RUN_KEYS = ("config_digest", "prm_format_evidence", "head_chunk_tokens")
 
 
 class KeyChange(NamedTuple):
@@ -123,6 +123,7 @@ def lock_run_directory(
     *,
     resume: bool,
     run_values: Mapping[str, Any] | None = None,
+    config_file: str = CONFIG_FILE,
 ) -> Iterator[None]:
     """Lock the directory of the run that ``config`` describes, and check its config.
 
@@ -134,33 +135,32 @@ def lock_run_directory(
         resume: Whether the directory may contain the run.
         run_values: Values of :data:`RUN_KEYS`, such as the command lines that create the run. Empty
             values are left out.
+        config_file: Name of the file with the config.
 
     Raises:
         RunMismatchError: if the directory contains a run and ``resume`` is off, or if its config
             is different.
         StoreError: if the directory is not writable, or another process writes to it.
     """
-    with lock_directory(path, start_files=[CONFIG_FILE]):
+    with lock_directory(path, start_files=[config_file]):
         plugins = loaded_plugins()
         if plugins:
             config = {**config, "plugins": plugins}
-        _check_config(path, config, resume=resume, run_values=run_values or {})
+        _check_config(path / config_file, config, resume=resume, run_values=run_values or {})
         yield
 
 
 def _check_config(
-    path: Path, config: Mapping[str, Any], *, resume: bool, run_values: Mapping[str, Any]
+    file: Path, config: Mapping[str, Any], *, resume: bool, run_values: Mapping[str, Any]
 ) -> None:
     """Write the config of a new run, or compare it with the config of an existing run."""
-    file = path / CONFIG_FILE
+    path = file.parent
     new_config = {"config_digest": digest(config), **to_json_values(config)}
     if not file.exists():
-        _check_empty(path)
-        new_config |= {key: value for key, value in run_values.items() if value}
-        text = json.dumps(new_config, indent=2, ensure_ascii=False)
-        write_file(file, text.encode(errors="backslashreplace") + b"\n")
+        _check_empty(file)
+        write_config(file, new_config | {key: value for key, value in run_values.items() if value})
         return
-    old_config = _read_config(file)
+    old_config = read_config(file)
     changes = differing_keys(old_config, new_config)
     if changes:
         lines = [f"  {key}: {old!r} in the run, {new!r} now\n" for key, old, new in changes]
@@ -176,7 +176,13 @@ def _check_config(
         )
 
 
-def _read_config(file: Path) -> dict[str, Any]:
+def write_config(file: Path, config: Mapping[str, Any]) -> None:
+    """Write the config of a run."""
+    text = json.dumps(config, indent=2, ensure_ascii=False)
+    write_file(file, text.encode(errors="backslashreplace") + b"\n")
+
+
+def read_config(file: Path) -> dict[str, Any]:
     """Return the config of a run; StoreError if the file does not contain one."""
     reason = "its value is not an object"
     try:
@@ -191,12 +197,14 @@ def _read_config(file: Path) -> dict[str, Any]:
     )
 
 
-def _check_empty(path: Path) -> None:
+def _check_empty(config_file: Path) -> None:
     """Refuse a directory that contains other files than the lock and an unfinished config."""
-    other_files = {entry.name for entry in path.iterdir()} - {LOCK_FILE, f"{CONFIG_FILE}.tmp"}
+    folder = config_file.parent
+    own_files = {LOCK_FILE, f"{config_file.name}.tmp"}
+    other_files = {entry.name for entry in folder.iterdir()} - own_files
     if other_files:
         raise RunMismatchError(
-            f"{path} holds other files ({', '.join(sorted(other_files)[:3])}) and no run. "
+            f"{folder} holds other files ({', '.join(sorted(other_files)[:3])}) and no run. "
             "Choose a new or empty `out`."
         )
 

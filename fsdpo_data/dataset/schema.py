@@ -9,6 +9,7 @@ rules.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -390,6 +391,22 @@ def digest_bytes(text: str) -> bytes:
     A blank text has no steps and is read back as an empty text, so both have the same bytes.
     """
     return (text.encode() if text.strip() else b"") + b"\0"
+
+
+def text_digest(completions: Iterable[pa.Array]) -> str:
+    """Return the digest of the texts of solutions, whose steps are in the arrays of a column."""
+    text_hash = hashlib.sha256()
+    for column in completions:
+        for steps in column.to_pylist():
+            text_hash.update(digest_bytes("".join(step or "" for step in steps or ())))
+    return text_hash.hexdigest()
+
+
+def read_text_digest(file: Path) -> str:
+    """Return the digest of the texts in a file of solutions."""
+    return text_digest(
+        batch.column(0) for batch in read_table_batches(file, columns=["completions"])
+    )
 
 
 def _row_group_rows(table: pa.Table) -> int:

@@ -156,7 +156,7 @@ class DatasetStatistics:
             return None
         settings = record.options
         if isinstance(settings, StepPairSettings):
-            return step_pair_statistics(pairs, self.files("solutions"), settings.pairs)
+            return step_pair_statistics(pairs, self.files("solutions"), settings)
         if isinstance(settings, ImportedPairSettings):
             return imported_pair_statistics(pairs)
         # The plug-in that defines the aggregate may be absent.

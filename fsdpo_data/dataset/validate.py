@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -174,7 +173,7 @@ def _find_file_violations(root: Path, manifest: Manifest) -> Iterator[str]:
                 null_columns = _columns_with_nulls(config, file, sparse_columns)
                 if null_columns:
                     yield f"{entry.path} has nulls in {', '.join(null_columns)}"
-                elif config == "solutions" and _text_sha256(file) != entry.text_sha256:
+                elif config == "solutions" and schema.read_text_digest(file) != entry.text_sha256:
                     yield f"{entry.path}: the steps do not join to the sampled texts"
             except (FsdpoError, OSError) as error:
                 yield str(error)
@@ -198,15 +197,6 @@ def _columns_with_nulls(config: str, file: Path, sparse_columns: Container[str])
             if has_nulls or (name in dense_columns and column.flatten().null_count):
                 names.add(name)
     return sorted(names)
-
-
-def _text_sha256(file: Path) -> str:
-    """Hash the joined steps in the same way as the texts before segmentation."""
-    text_hash = hashlib.sha256()
-    for batch in read_table_batches(file, columns=["completions"]):
-        for steps in batch.column(0).to_pylist():
-            text_hash.update(schema.digest_bytes("".join(steps or ())))
-    return text_hash.hexdigest()
 
 
 def _column_differences(file_schema: pa.Schema, first_schema: pa.Schema) -> list[str]:

@@ -9,20 +9,40 @@ from pydantic import Field
 from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Option, Options
-from fsdpo_data.pairs.limits import AllowUnclosed, MaxPairs
 from fsdpo_data.steps.rewards import AGGREGATES, PAIR_AGGREGATE, REWARD_PRECISION, aggregate_expr
 
 PAIR_PANEL = "Style full"  #: Heading in ``--help`` of the options of these pairs.
 
+# Limits on the pairs of every style: their checks and their help.
+MaxPairs = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        description="Maximum number of pairs per problem. `full` prefers the largest margins, "
+        "`step-dpo` the errors with the lowest rewards.",
+    ),
+]
+AllowUnclosed = Annotated[
+    bool,
+    Field(
+        description="Form pairs of solutions whose thinking never ends, too. By default they are "
+        "left out, like truncated solutions."
+    ),
+]
 
-class PairRule(Options):
-    """Options of the pair selection, in which the reward model may decide the aggregate."""
+
+class PairSpec(Options):
+    """Options of the pair selection.
+
+    ``top`` is T in the paper. Section 3.4 of the paper requires the outcome; section 4.1 ranks by
+    reward alone. Then no solution is on both sides, and the chosen one has the higher reward.
+    """
 
     top: Annotated[int, Field(ge=1), Option(panel=PAIR_PANEL)] = 4
     """Best and worst solutions per problem that form pairs: 4 give up to 16 pairs."""
     aggregate: Annotated[
-        str | None, Option(panel=PAIR_PANEL, choices=AGGREGATES, default_text="by reward model")
-    ] = None
+        str, Option(panel=PAIR_PANEL, choices=AGGREGATES, default_text="by reward model")
+    ] = PAIR_AGGREGATE
     """Function that turns step rewards into the reward of a solution. The default is `mean`, and
     `last` for rewards of an outcome reward model.
     """
@@ -34,22 +54,6 @@ class PairRule(Options):
     min_margin: Annotated[float | None, Field(allow_inf_nan=False), Option(panel=PAIR_PANEL)] = None
     """Minimum reward of the chosen minus the rejected solution."""
     allow_unclosed: AllowUnclosed = False
-
-    def with_aggregate(self, default: str) -> PairSpec:
-        """Return the rule with its aggregate, or with ``default`` if it has none."""
-        values = {name: getattr(self, name) for name in PairRule.model_fields}
-        return PairSpec(**values | {"aggregate": self.aggregate or default})
-
-
-class PairSpec(PairRule):
-    """Options of the pair selection, with the aggregate.
-
-    ``top`` is T in the paper. Section 3.4 of the paper requires the outcome; section 4.1 ranks by
-    reward alone. Then no solution is on both sides, and the chosen one has the higher reward.
-    """
-
-    aggregate: Annotated[str, Option(choices=AGGREGATES)] = PAIR_AGGREGATE
-    """Function that turns step rewards into the reward of a solution."""
 
 
 def choose_pairs(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:

@@ -65,7 +65,7 @@ def find_violations(
         if ids:
             yield f"{len(ids)} pairs {violation}: {summarize_list(ids)}"
     if isinstance(settings, StepPairSettings):
-        yield from _find_misplaced_errors(pairs, settings.pairs.stored_threshold)
+        yield from _find_misplaced_errors(pairs, settings.stored_threshold)
 
 
 def pair_violations() -> list[str]:

@@ -4,16 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
-
-from pydantic import Field
+from typing import Literal
 
 from fsdpo_data.core.entities import MODEL_FAILURES, Solution
 from fsdpo_data.core.file_model import FileModel
-from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.parquet_files import read_table_batches
 from fsdpo_data.core.sampling import ContinuationSettings, Prompt
-from fsdpo_data.pairs.limits import AllowUnclosed, MaxPairs
 from fsdpo_data.steps.first_error import NO_ERROR, find_first_below
 from fsdpo_data.steps.rewards import stored_reward
 
@@ -22,37 +18,22 @@ from fsdpo_data.steps.rewards import stored_reward
 DROP_REASONS = ("incorrect", "truncated", "unscored", "no_error", "repeated", "over_limit")
 
 
-STEP_DPO_PANEL = "Style step-dpo"  #: Heading in ``--help`` of the options of these pairs.
+class StepPairSettings(FileModel):
+    """Everything that determines Step-DPO pairs.
 
+    Each error gives one pair if a continuation corrects it, so ``max_pairs`` counts errors.
+    """
 
-class ErrorRule(Options):
-    """Option that decides which steps are errors."""
-
-    threshold: Annotated[float, Field(gt=0, le=1), Option(panel=STEP_DPO_PANEL)] = 0.5
-    """Step reward below which a step is an error."""
+    style: Literal["step-dpo"]  #: Separates these options from a ``PairSpec``.
+    threshold: float  #: Step reward below which a step is an error.
+    max_pairs: int | None = None  #: Maximum number of errors per problem.
+    allow_unclosed: bool = False  #: Whether solutions whose thinking never ends count.
+    continuations: ContinuationSettings  #: The settings of the continuations of prefixes.
 
     @property
     def stored_threshold(self) -> float:
         """The threshold for step rewards of a dataset."""
         return stored_reward(self.threshold)
-
-
-class StepPairSpec(ErrorRule):
-    """Options that select the first errors for Step-DPO pairs.
-
-    Each error gives one pair if a continuation corrects it, so ``max_pairs`` counts errors.
-    """
-
-    max_pairs: MaxPairs = None
-    allow_unclosed: AllowUnclosed = False
-
-
-class StepPairSettings(FileModel):
-    """Everything that determines Step-DPO pairs."""
-
-    style: Literal["step-dpo"]  #: Separates these options from a ``PairSpec``.
-    pairs: StepPairSpec  #: The options that select the first errors.
-    continuations: ContinuationSettings  #: The settings of the continuations of prefixes.
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +57,13 @@ class FirstError:
 
 
 def find_first_errors(
-    file: Path, spec: StepPairSpec, counts: Counter[str] | None = None
+    file: Path, settings: StepPairSettings, counts: Counter[str] | None = None
 ) -> Iterator[FirstError]:
     """Yield the distinct first errors in a file of solutions, problem by problem.
 
     Args:
         file: A parquet file with all solutions of its problems.
-        spec: Threshold and maximum number of pairs.
+        settings: Threshold and maximum number of pairs.
         counts: Counter that receives the number of incorrect solutions. Its keys are:
 
             - ``incorrect``: all solutions with a wrong answer or without an answer;
@@ -95,19 +76,19 @@ def find_first_errors(
     """
     if counts is None:
         counts = Counter[str]()
-    for errors in _errors_by_problem(file, spec, counts).values():
+    for errors in _errors_by_problem(file, settings, counts).values():
         distinct_errors: dict[str, FirstError] = {}
         for error in sorted(errors, key=lambda error: error.reward):
             wrong_step = error.solution.completions[error.step]
             distinct_errors.setdefault(error.prefix + wrong_step, error)
-        selected_errors = list(distinct_errors.values())[: spec.max_pairs]
+        selected_errors = list(distinct_errors.values())[: settings.max_pairs]
         counts["repeated"] += len(errors) - len(distinct_errors)
         counts["over_limit"] += len(distinct_errors) - len(selected_errors)
         yield from selected_errors
 
 
 def _errors_by_problem(
-    file: Path, spec: StepPairSpec, counts: Counter[str]
+    file: Path, settings: StepPairSettings, counts: Counter[str]
 ) -> dict[str, list[FirstError]]:
     """Return the first errors of the incorrect solutions in a file, by problem id."""
     errors: dict[str, list[FirstError]] = {}
@@ -120,13 +101,13 @@ def _errors_by_problem(
         if solution.finish_reason != "stop":
             counts["truncated"] += 1
             continue
-        if solution.thinking_closed is False and not spec.allow_unclosed:
+        if solution.thinking_closed is False and not settings.allow_unclosed:
             counts["unclosed"] += 1
             continue
         if not solution.step_rewards:
             counts["unscored"] += 1
             continue
-        step = find_first_below(solution.step_rewards, spec.stored_threshold)
+        step = find_first_below(solution.step_rewards, settings.stored_threshold)
         if step == NO_ERROR:
             counts["no_error"] += 1
             continue

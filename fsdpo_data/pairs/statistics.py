@@ -17,9 +17,9 @@ from fsdpo_data.core.entities import MODEL_FAILURES
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.pairs.best_worst import is_unclosed
-from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSpec, find_first_errors
+from fsdpo_data.pairs.first_error import DROP_REASONS, StepPairSettings, find_first_errors
 from fsdpo_data.pairs.rows import scan_pairs, scan_solutions
-from fsdpo_data.steps.rewards import PAIR_AGGREGATE, aggregate_expr
+from fsdpo_data.steps.rewards import PAIR_AGGREGATE, aggregate_expr, joined_step_weights
 
 #: The two sides of a pair, as prefixes of column names.
 SIDES = ("chosen", "rejected")
@@ -157,9 +157,8 @@ def step_weight_statistics(pairs: Sequence[Path], gamma: float) -> StepWeightSta
         The statistics; None if no solution has several steps.
     """
     sides = {}
-    for side, sign in _WEIGHT_SIGNS.items():
-        frames = [_weigh_last_steps(file, f"{side}_rewards", sign * gamma) for file in pairs]
-        steps = pl.concat(frames)
+    for side in SIDES:
+        steps = pl.concat([_weigh_last_steps(file, side, gamma) for file in pairs])
         by_position = [
             steps.filter(pl.col("position") == position) for position in range(STEP_POSITIONS)
         ]
@@ -174,25 +173,25 @@ def step_weight_statistics(pairs: Sequence[Path], gamma: float) -> StepWeightSta
     return StepWeightStats(gamma=float(gamma), chosen=sides["chosen"], rejected=sides["rejected"])
 
 
-def _weigh_last_steps(pairs: Path, column: str, signed_gamma: float) -> pl.DataFrame:
+def _weigh_last_steps(pairs: Path, side: str, gamma: float) -> pl.DataFrame:
     """Return position from the end, reward and weight K·α of the last steps of one side."""
-    reward = pl.col("reward")
-    n_steps = pl.len().over("row")
-    power = (signed_gamma * reward - (signed_gamma * reward).max().over("row")).exp()
-    steps = (
+    column = f"{side}_rewards"
+    n_steps = pl.col(column).list.len()
+    solutions = collect_rows(
         scan_pairs([pairs])
-        .select(reward=pl.col(column).cast(pl.List(pl.Float64)))
-        .filter(reward.list.len() > 1)
-        .with_row_index("row")
-        .explode("reward")
+        .filter(n_steps > 1)
         .select(
-            "reward",
-            weight=n_steps * power / power.sum().over("row"),
-            position=n_steps - 1 - pl.int_range(pl.len()).over("row"),
+            n_steps.alias("n_steps"),
+            reward=pl.col(column).cast(pl.List(pl.Float64)),
+            position=pl.int_ranges(n_steps).list.reverse(),
         )
-        .filter(pl.col("position") < STEP_POSITIONS)
     )
-    return collect_rows(steps)
+    steps = solutions.explode("reward", "position")
+    alpha = joined_step_weights(
+        steps["reward"].to_numpy(), solutions["n_steps"].to_numpy(), gamma, _WEIGHT_SIGNS[side]
+    )
+    steps = steps.with_columns(weight=pl.col("n_steps") * pl.Series(alpha))
+    return steps.filter(pl.col("position") < STEP_POSITIONS)
 
 
 def _measure_pairs(
@@ -244,14 +243,14 @@ def _length_statistics(table: pl.DataFrame, unit: str) -> dict[str, Any]:
 def step_pair_statistics(
     pairs: Sequence[Path],
     solutions: Sequence[Path],
-    spec: StepPairSpec,
+    settings: StepPairSettings,
 ) -> PairStatistics:
     """Compute the statistics of Step-DPO pairs, whose sides differ in one step.
 
     Args:
         pairs: Files of pairs.
         solutions: Files of the solutions from which the pairs come.
-        spec: The options of the selection.
+        settings: The options of the selection.
 
     Returns:
         The statistics. ``solutions`` counts incorrect solutions by :data:`DROP_REASONS`;
@@ -259,7 +258,7 @@ def step_pair_statistics(
         that differ, in characters.
     """
     drop_counts = Counter[str]()
-    n_errors = sum(1 for file in solutions for _ in find_first_errors(file, spec, drop_counts))
+    n_errors = sum(1 for file in solutions for _ in find_first_errors(file, settings, drop_counts))
     statistics = imported_pair_statistics(pairs)
     return replace(
         statistics,

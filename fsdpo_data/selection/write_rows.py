@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.parquet_files import read_table_batches
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.dataset.schema import digest_bytes, read_batches, read_table, write_parquet
+from fsdpo_data.dataset.schema import (
+    read_batches,
+    read_table,
+    read_text_digest,
+    text_digest,
+    write_parquet,
+)
 from fsdpo_data.selection.row_index import SourceDataset
 
 FILE_SOLUTIONS = 100_000  #: Number of solutions after which a file of solutions ends.
@@ -79,11 +83,7 @@ def write_solutions(
     for index, (start, end) in enumerate(bounds):
         path = f"solutions/train-{index:05d}-of-{len(bounds):05d}.parquet"
         if (root / path).exists():
-            texts = (
-                batch.column(0)
-                for batch in read_table_batches(root / path, columns=["completions"])
-            )
-            text_sha256 = _text_sha256(texts)
+            text_sha256 = read_text_digest(root / path)
         else:
             rows = ordered.slice(start, end - start).with_row_index("place")
             tables = []
@@ -94,20 +94,11 @@ def write_solutions(
             table = pa.concat_tables(tables)
             if len(tables) > 1:
                 table = table.take(pl.concat(row_numbers).arg_sort().to_arrow())
-            text_sha256 = _text_sha256(table["completions"].chunks)
+            text_sha256 = text_digest(table["completions"].chunks)
             write_parquet(table, root / path)
         progress.advance(end - start)
         written.append(WrittenFile(path, text_sha256))
     return written
-
-
-def _text_sha256(columns: Iterable[pa.Array]) -> str:
-    """Return the digest of the texts of solutions; see :func:`digest_bytes`."""
-    text_hash = hashlib.sha256()
-    for column in columns:
-        for steps in column.to_pylist():
-            text_hash.update(digest_bytes("".join(steps)))
-    return text_hash.hexdigest()
 
 
 def _file_bounds(problems: pl.Series) -> Iterator[tuple[int, int]]:

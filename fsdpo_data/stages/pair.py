@@ -26,14 +26,9 @@ from fsdpo_data.dataset.stage_records import PAIR_STAGE, PairRecord
 from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
 from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.summary import divide, join_counts
-from fsdpo_data.pairs.best_worst import PAIR_PANEL, PairRule, PairSpec, choose_pairs
+from fsdpo_data.pairs.best_worst import PAIR_PANEL, PairSpec, choose_pairs
 from fsdpo_data.pairs.checks import ImportedPairSettings
-from fsdpo_data.pairs.first_error import (
-    STEP_DPO_PANEL,
-    ErrorRule,
-    StepPairSettings,
-    StepPairSpec,
-)
+from fsdpo_data.pairs.first_error import StepPairSettings
 from fsdpo_data.pairs.statistics import PairStatistics, StepWeightStats, problem_counts
 from fsdpo_data.stages.continuations import (
     ContinuationOptions,
@@ -42,6 +37,8 @@ from fsdpo_data.stages.continuations import (
 from fsdpo_data.stages.step_pairs import BasePairStage, StepPairStage
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate_expr
 
+#: Heading in ``--help`` of the options of Step-DPO pairs.
+_STEP_DPO_PANEL = "Style step-dpo"
 #: Difference between the mean weights of the last step on both sides that is worth a warning.
 MAX_WEIGHT_DIFFERENCE = 0.1
 
@@ -106,14 +103,16 @@ def pair_table(file: Path, spec: PairSpec) -> pa.Table:
     return join_pair_sides(file, choose_pairs(scan_rows("solutions", [file]), spec))
 
 
-class StepPairOptions(ErrorRule, ContinuationOptions):
+class StepPairOptions(ContinuationOptions):
     """Options of the style `step-dpo`, which continues the steps before an error."""
 
-    continuations: Annotated[int, Field(ge=1), Option(panel=STEP_DPO_PANEL)] = 8
+    threshold: Annotated[float, Field(gt=0, le=1), Option(panel=_STEP_DPO_PANEL)] = 0.5
+    """Step reward below which a step is an error."""
+    continuations: Annotated[int, Field(ge=1), Option(panel=_STEP_DPO_PANEL)] = 8
     """Continuations of the prefix before an error."""
 
 
-class PairOptions(PairRule, StageOptions):
+class PairOptions(PairSpec, StageOptions):
     r"""Form preference pairs of solutions, or of single steps, by their rewards.
 
     With `--style step-dpo` the model continues the steps before the first error of an incorrect
@@ -161,20 +160,25 @@ def make_pair_stage(options: PairOptions) -> PairStage | StepPairStage:
         check_no_benchmark_problems(root, read_manifest(root))
     if options.style == "step-dpo":
         return _make_step_pair_stage(options, options.step_dpo)
-    pair_spec = options.with_aggregate(read_manifest(Path(options.data)).pair_aggregate)
-    return PairStage(pair_spec)
+    return PairStage(_pair_spec(options, read_manifest(Path(options.data))))
+
+
+def _pair_spec(options: PairOptions, manifest: Manifest) -> PairSpec:
+    """Return the options of the selection, in which the reward model may decide the aggregate."""
+    values = {name: getattr(options, name) for name in PairSpec.model_fields}
+    if "aggregate" not in options.model_fields_set:
+        values["aggregate"] = manifest.pair_aggregate
+    return PairSpec(**values)
 
 
 def _make_step_pair_stage(options: PairOptions, step_dpo: StepPairOptions) -> StepPairStage:
     """Resolve the model that continues, and return the stage of the style ``step-dpo``."""
     sampler = resolve_continuation_sampler(Path(options.data), step_dpo, step_dpo.continuations)
     return StepPairStage(
-        pair_spec=StepPairSpec(
-            threshold=step_dpo.threshold,
-            max_pairs=options.max_pairs,
-            allow_unclosed=options.allow_unclosed,
-        ),
         continuation_sampler=sampler,
+        threshold=step_dpo.threshold,
+        max_pairs=options.max_pairs,
+        allow_unclosed=options.allow_unclosed,
         workers=step_dpo.workers,
     )
 
@@ -337,7 +341,7 @@ STAGES.register(
         options_class=PairOptions,
         make_stage=make_pair_stage,
         card_row='| pairs | {% if style is defined and style == "step-dpo" %}the first step of an '
-        "incorrect solution with a reward below {{ pairs.threshold }}, and the corresponding step "
+        "incorrect solution with a reward below {{ threshold }}, and the corresponding step "
         "of a correct continuation: {{ continuations.sampling.n }} continuations by "
         "{{ continuations.model.name | code }} at {{ continuations.model.revision | code }}, "
         "temperature {{ continuations.sampling.temperature }}"

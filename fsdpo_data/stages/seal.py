@@ -6,7 +6,6 @@ the copy still has the facts about the stages, and the digest of the dataset bef
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -41,8 +40,8 @@ from fsdpo_data.dataset.schema import (
     SCHEMA_VERSION,
     arrow_schema,
     conform,
-    digest_bytes,
     plain_type,
+    text_digest,
     unknown_columns,
     write_parquet,
 )
@@ -169,7 +168,9 @@ def _write_dataset(
             path = f"{config}/train-{number:05d}-of-{len(files[config]):05d}.parquet"
             table = _read_edited(config, file)
             write_parquet(table, out / path)
-            text_sha256 = _text_sha256(table) if config == "solutions" else None
+            text_sha256 = (
+                text_digest(table["completions"].chunks) if config == "solutions" else None
+            )
             entries.append(FileEntry.from_file(out, path, table.num_rows, text_sha256))
             progress.advance(1)
     old_rows = manifest.rows._asdict()
@@ -245,14 +246,6 @@ def _read_edited(config: str, file: Path) -> pa.Table:
                 f"{wanted_type} ({error})."
             ) from None
     return conform(config, pa.table(columns, table.column_names), str(file))
-
-
-def _text_sha256(table: pa.Table) -> str:
-    """Return the digest of the texts of solutions; see :func:`digest_bytes`."""
-    text_hash = hashlib.sha256()
-    for steps in table["completions"].to_pylist():
-        text_hash.update(digest_bytes("".join(step or "" for step in steps or ())))
-    return text_hash.hexdigest()
 
 
 def _check_ids(root: Path, manifest: Manifest) -> None:

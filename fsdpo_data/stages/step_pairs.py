@@ -32,7 +32,6 @@ from fsdpo_data.dataset.stage_records import (
 from fsdpo_data.pairs.first_error import (
     FirstError,
     StepPairSettings,
-    StepPairSpec,
     find_first_errors,
 )
 from fsdpo_data.pairs.statistics import is_same_step
@@ -74,15 +73,19 @@ class BasePairStage(Stage):
 class StepPairStage(BasePairStage):
     """Adds the ``pairs`` config with one pair for each distinct first error that is corrected."""
 
-    pair_spec: StepPairSpec  #: The threshold of an error, and the limit on pairs.
     continuation_sampler: ContinuationSampler  #: Continues the prefixes before first errors.
+    threshold: float  #: Step reward below which a step is an error.
+    max_pairs: int | None = None  #: Maximum number of pairs per problem.
+    allow_unclosed: bool = False  #: Whether to pair solutions whose thinking never ends.
     workers: int | None = None  #: Processes that grade; None for one per available core.
 
     def options(self) -> StepPairSettings:
         """Return everything that determines the pairs."""
         return StepPairSettings(
             style="step-dpo",
-            pairs=self.pair_spec,
+            threshold=self.threshold,
+            max_pairs=self.max_pairs,
+            allow_unclosed=self.allow_unclosed,
             continuations=self.continuation_sampler.settings,
         )
 
@@ -104,13 +107,12 @@ class StepPairStage(BasePairStage):
                 "complete solutions (`style=full`)."
             )
         counts = Counter[str]()
-        errors = (
-            error for file in files for error in find_first_errors(file, self.pair_spec, counts)
-        )
+        settings = self.options()
+        errors = (error for file in files for error in find_first_errors(file, settings, counts))
         if next(errors, None) is None:
             raise InputError(
                 f"{source}: no step of {counts['incorrect']} incorrect solutions has a reward "
-                f"below `threshold={self.pair_spec.threshold}`. Raise the threshold, or sample "
+                f"below `threshold={self.threshold}`. Raise the threshold, or sample "
                 "more solutions."
             )
 
@@ -136,14 +138,14 @@ class StepPairStage(BasePairStage):
     def _prefixes_to_continue(self, files: Sequence[Path]) -> Iterator[Prefix]:
         """Yield the prefix before each first error."""
         for file in files:
-            for error in find_first_errors(file, self.pair_spec):
+            for error in find_first_errors(file, self.options()):
                 yield Prefix(prefix_id(error.prefix), error.prefix)
 
     def _pair_table(
         self, grade_continuations: ContinuationGrader, segmenter: str, file: Path
     ) -> pa.Table:
         """Return the rows of ``pairs`` from one file of solutions."""
-        errors = list(find_first_errors(file, self.pair_spec))
+        errors = list(find_first_errors(file, self.options()))
         prefixes = [
             SolutionPrefix(
                 prefix_id(error.prefix), error.solution.problem_id, error.solution.prompt

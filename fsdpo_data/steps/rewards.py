@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES, Outcome
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.lazy import pl
+from fsdpo_data.core.lazy import np, pl
 from fsdpo_data.core.registry import Registry
 
 _AGGREGATE_NAME = re.compile(r"[A-Za-z][\w.-]*")
@@ -130,9 +130,30 @@ def step_weights(rewards: Sequence[float], gamma: float, sign: int) -> list[floa
         gamma: Inverse temperature γ.
         sign: 1 for the chosen solution, -1 for the rejected one.
     """
-    scores = [gamma * sign * reward for reward in rewards]
-    powers = [math.exp(score - max(scores)) for score in scores]
-    return [power / math.fsum(powers) for power in powers]
+    weights: list[float] = joined_step_weights(
+        np.array(rewards), np.array([len(rewards)]), gamma, sign
+    ).tolist()
+    return weights
+
+
+def joined_step_weights(
+    rewards: np.ndarray, n_steps: np.ndarray, gamma: float, sign: int
+) -> np.ndarray:
+    """Return the :func:`step_weights` of several solutions, whose rewards follow each other.
+
+    Args:
+        rewards: The rewards of the steps of all solutions.
+        n_steps: The number of steps of each solution, at least 1.
+        gamma: Inverse temperature γ.
+        sign: 1 for chosen solutions, -1 for rejected ones.
+    """
+    if not len(rewards):
+        return rewards
+    first_steps = n_steps.cumsum(dtype=np.int64) - n_steps
+    scores = gamma * sign * rewards
+    powers = np.exp(scores - np.maximum.reduceat(scores, first_steps).repeat(n_steps))
+    weights: np.ndarray = powers / np.add.reduceat(powers, first_steps).repeat(n_steps)
+    return weights
 
 
 OUTCOME_LABELS = "outcome@1"  #: Name of the labelling rule in specs and manifests.

@@ -9,9 +9,9 @@ import fsdpo_train
 from fsdpo_data.cli.console import new_app, run_app
 from fsdpo_data.cli.options import command
 from fsdpo_train.config import DpoConfig, PrmConfig, SftConfig
+from fsdpo_train.trainer.processes import is_main_process
 from fsdpo_train.trainer.row_formats import PRM_ROWS, SFT_ROWS, pair_rows
 from fsdpo_train.trainer.row_source import check_data
-from fsdpo_train.trainer.run_directory import is_main_process
 
 app = new_app(
     "fsdpo-train", "Trains on the datasets: SFT, process reward models and preference losses."

@@ -8,6 +8,8 @@ from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.options import Options
 from fsdpo_data.core.registry import Registry
 
+LOSS_PANEL = "Loss"  #: Heading in ``--help`` of the options of losses.
+
 
 def check_loss_options(options: Options, loss: str, losses: Registry[Any]) -> None:
     """Check that the options of other losses have their defaults.

@@ -6,16 +6,19 @@ Name suffixes give the shapes: ``_B`` solutions, ``_K`` label positions of a sol
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
+
+from pydantic import Field
 
 from fsdpo_data.core.lazy import torch
+from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.registry import Registry
+from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
+from fsdpo_train.losses.loss_options import LOSS_PANEL
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from fsdpo_train.config import PrmConfig
 
 
 class PrmLossFunction(Protocol):
@@ -27,7 +30,7 @@ class PrmLossFunction(Protocol):
         label_BK: Tensor,
         mask_BK: Tensor,
         *,
-        config: PrmConfig,
+        spec: PrmLossSpec,
         class_weights: tuple[float, float] | None,
     ) -> Tensor:
         """Return the loss, a scalar.
@@ -36,7 +39,7 @@ class PrmLossFunction(Protocol):
             logit_BK: Logits of the label positions.
             label_BK: Labels in [0, 1].
             mask_BK: Whether the label position exists.
-            config: The options of the run.
+            spec: The loss with its parameters.
             class_weights: Weights of (wrong, right) steps; None for equal weights.
         """
         ...
@@ -68,6 +71,25 @@ class PrmLoss:
 
 #: The losses of process reward models by name.
 PRM_LOSSES = Registry("PRM loss", PrmLoss)
+
+
+class PrmLossSpec(Options):
+    """The loss of a reward model with its parameters."""
+
+    loss: Annotated[str, Option(choices=PRM_LOSSES, panel=LOSS_PANEL)] = "bce"
+    """Name of the loss."""
+    beta: Annotated[float, Field(gt=0), Option(panel=LOSS_PANEL)] = IMPLICIT_REWARD_BETA
+    """Factor β of the log-ratio of a policy."""
+    zeta: Annotated[float, Field(ge=0), Option(panel=LOSS_PANEL)] = 4.0
+    """Margin ζ between right and wrong steps, in logits."""
+    loss_reduction: Literal["sum", "mean"] = "sum"
+    """Reduction over the label positions of a solution: ``sum``, as in Full-Step-DPO, or ``mean``.
+    """
+
+    @property
+    def prm_loss(self) -> PrmLoss:
+        """The registered loss."""
+        return PRM_LOSSES.find(self.loss, field="loss")
 
 
 def prm_loss(
@@ -152,14 +174,14 @@ def _bce(
     label_BK: Tensor,
     mask_BK: Tensor,
     *,
-    config: PrmConfig,
+    spec: PrmLossSpec,
     class_weights: tuple[float, float] | None,
 ) -> Tensor:
     return prm_loss(
         logit_BK,
         label_BK,
         mask_BK,
-        reduction=config.loss_reduction,
+        reduction=spec.loss_reduction,
         class_weights=class_weights,
     )
 
@@ -169,10 +191,10 @@ def _pqm(
     label_BK: Tensor,
     mask_BK: Tensor,
     *,
-    config: PrmConfig,
+    spec: PrmLossSpec,
     class_weights: tuple[float, float] | None,
 ) -> Tensor:
-    return pqm_loss(logit_BK, label_BK, mask_BK, zeta=config.zeta)
+    return pqm_loss(logit_BK, label_BK, mask_BK, zeta=spec.zeta)
 
 
 def _outcome_bce(
@@ -180,7 +202,7 @@ def _outcome_bce(
     label_BK: Tensor,
     mask_BK: Tensor,
     *,
-    config: PrmConfig,
+    spec: PrmLossSpec,
     class_weights: tuple[float, float] | None,
 ) -> Tensor:
     """Return the cross-entropy of the outcomes, which are the last labels of the solutions."""

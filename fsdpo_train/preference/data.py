@@ -17,8 +17,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.step_tokens import PROMPT_STEP_ID, StepTokenizer
 from fsdpo_train.losses.preference_losses import SolutionBatch
 from fsdpo_train.preference.pairs import PromptGroup
-from fsdpo_train.trainer.batching import collate_tokens, completion_inputs, pad_rows
-from fsdpo_train.trainer.training_rows import TrainingRow
+from fsdpo_train.trainer.batching import TrainingRow, collate_tokens, completion_inputs, pad_rows
 
 
 def tokenize_groups(

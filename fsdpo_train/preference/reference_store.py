@@ -17,15 +17,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, SchemaError, StoreError
 from fsdpo_data.core.files import rename_durably, store_errors, write_atomic
 from fsdpo_data.core.identity import digest, file_sha256
+from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows, parquet_errors, scan_parquet
-from fsdpo_train.trainer.run_directory import read_identity
 
 #: Name of the file with the fingerprint of the reference model.
 HEADER_FILE = "reference.json"
@@ -66,7 +67,7 @@ class ReferenceStore:
             content = json.dumps(dict(fingerprint), indent=2) + "\n"
             self._write_file(HEADER_FILE, content.encode())
             return
-        stored = read_identity(header, f"remove {folder}; it is computed again")
+        stored = self._read_header()
         changed_keys = sorted(
             key for key in stored.keys() | fingerprint if stored.get(key) != fingerprint.get(key)
         )
@@ -79,6 +80,16 @@ class ReferenceStore:
                 f"{folder} contains log-probabilities of another reference model: {differences}. "
                 "Choose another reference_cache, or leave it out."
             )
+
+    def _read_header(self) -> dict[str, Any]:
+        """Return the fingerprint of the stored log-probabilities; StoreError if it is damaged."""
+        header = self.folder / HEADER_FILE
+        try:
+            return dict(read_json(header))
+        except (OSError, ValueError, TypeError) as error:
+            raise StoreError(
+                f"{header} cannot be read ({error}), remove {self.folder}; it is computed again."
+            ) from None
 
     @property
     def digest(self) -> str:

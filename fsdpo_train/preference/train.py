@@ -119,7 +119,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
         trainer = _make_trainer(
             config, arguments, model, tokenizer, groups, share_prompt=share_prompt
         )
-        run_trainer(trainer, config, identity)
+        run_trainer(trainer, config)
         return finish_run(
             DpoReport,
             trainer,

@@ -25,7 +25,7 @@ from fsdpo_data.models.prompts import ChatFormat
 from fsdpo_data.problems.question_key import question_key
 from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_train.config import PrmConfig
-from fsdpo_train.trainer.batching import TensorBatch, collate_tokens, pad_rows
+from fsdpo_train.trainer.batching import SolutionRow, TensorBatch, collate_tokens, pad_rows
 from fsdpo_train.trainer.row_formats import PRM_ROWS
 from fsdpo_train.trainer.row_source import (
     Row,
@@ -34,7 +34,6 @@ from fsdpo_train.trainer.row_source import (
     open_data,
     read_question,
 )
-from fsdpo_train.trainer.training_rows import SolutionRow
 
 _CACHED_PROMPTS = 1024  #: Prompts whose question is in memory; the rows of a prompt are neighbours.
 #: Label of padding, which the losses ignore.

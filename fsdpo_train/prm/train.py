@@ -125,7 +125,7 @@ def train_prm(config: PrmConfig) -> PrmReport:
                 "own prompt; otherwise set `held_out=0`."
             )
         trainer = _make_trainer(config, arguments, model, tokenizer, prm_data)
-        run_trainer(trainer, config, identity)
+        run_trainer(trainer, config)
         metrics = _evaluate(trainer) if prm_data.held_out else {}
         auc_ci95 = None
         if "auc_low" in metrics:
@@ -233,7 +233,7 @@ class PrmTrainer(StageTrainer):
         """Return the mean loss over solutions; ``loss_reduction`` applies within a solution."""
         config: PrmConfig = self.stage_config
         return config.prm_loss.function(
-            logit_BK, label_BK, mask_BK, config=config, class_weights=self.class_weights
+            logit_BK, label_BK, mask_BK, spec=config, class_weights=self.class_weights
         )
 
     def compute_loss(

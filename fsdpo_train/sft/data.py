@@ -7,8 +7,8 @@ from typing import NamedTuple
 import transformers
 
 from fsdpo_data.engines.step_tokens import StepTokenizer
+from fsdpo_train.trainer.batching import SolutionRow
 from fsdpo_train.trainer.row_source import TrainingData
-from fsdpo_train.trainer.training_rows import SolutionRow
 
 log = logging.getLogger(__name__)
 

@@ -102,7 +102,7 @@ def train_sft(config: SftConfig) -> SftReport:
                 [row.solution for row in batch], tokenizer.pad_token_id
             ),
         )
-        run_trainer(trainer, config, identity)
+        run_trainer(trainer, config)
         return finish_run(
             SftReport,
             trainer,

@@ -1,12 +1,12 @@
-"""Order, packing and padding of training rows.
+"""Rows of tokenised training data: their order, packing and padding.
 
 Name suffixes give the shapes: ``_B`` solutions, ``_T`` tokens, ``_N`` completion tokens of a batch.
 """
 
 import random
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -18,14 +18,39 @@ from fsdpo_data.engines.samplers import tokenization
 from fsdpo_data.engines.step_tokens import EncodedSolution
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.deepspeed import gathered_weights
-from fsdpo_train.trainer.training_rows import SolutionRow, TrainingRow
 
 TensorBatch = dict[str, Tensor]  #: The tensors of a batch, by name.
-RowT = TypeVar("RowT", bound=TrainingRow)
+RowT = TypeVar("RowT", bound="TrainingRow")
 
 #: Rows are sorted by length inside pools of this many batches. This needs little padding and keeps
 #: the order nearly random.
 BATCHES_PER_POOL = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingRow:
+    """A row of training data, or a pack of several rows."""
+
+    length: int  #: Number of tokens of the row, or of all rows of the pack. A padding row has 0.
+    #: Identity of the prompt, whose rows may share it; None for a row of its own.
+    group: Hashable = None
+    packed: Sequence[Self] = ()  #: The other rows of a pack.
+
+    def without_loss(self) -> Self:
+        """Return the row with nothing that the loss reads; the model can still compute it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SolutionRow(TrainingRow):
+    """A row of one solution."""
+
+    solution: EncodedSolution  #: The tokens of the prompt and the solution.
+
+    def without_loss(self) -> Self:
+        """Return the row with all tokens in its prompt, because the loss reads completions."""
+        n_tokens = len(self.solution.input_ids)
+        return replace(self, solution=replace(self.solution, prompt_length=n_tokens))
 
 
 def grouped_order(

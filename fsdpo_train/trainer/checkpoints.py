@@ -1,35 +1,27 @@
 """Checkpoints that are complete or absent, however a run ends.
 
 ``transformers`` writes a checkpoint under ``checkpoints/writing``. When all processes are done, its
-files are synced, and listed with their SHA-256 in ``digests.json``. The checkpoint is then renamed
-to its final path, and only then are older checkpoints removed. The disk therefore needs space for
-one checkpoint more than ``save_limit``.
+files are synced, and the checkpoint is renamed to its final path. Only then are older checkpoints
+removed. The disk therefore needs space for one checkpoint more than ``save_limit``.
 
-A run resumes from the newest checkpoint whose files all match their digests. Newer checkpoints that
-are damaged get the suffix ``.damaged``, and a warning names them. Entries with other names are
-ignored. Computing the digests takes about as long as writing the files, and needs no additional
-memory. Several files are hashed in parallel.
+A run resumes from the newest checkpoint that can be loaded. Newer ones get the suffix ``.damaged``,
+and a warning names them. Entries with other names are ignored.
 """
 
 import errno
-import json
 import logging
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from fsdpo_data.core.files import rename_durably, store_errors, write_atomic
-from fsdpo_data.core.identity import file_sha256
-from fsdpo_data.core.input_files import read_json
+from fsdpo_data.core.files import rename_durably, store_errors
 
 log = logging.getLogger(__name__)
 
 STAGING_FOLDER = "writing"  #: Folder in which checkpoints and models are written.
-DIGESTS_FILE = "digests.json"  #: File with the SHA-256 of every file of a checkpoint.
 #: If torch cannot write and the disk has fewer free bytes, the disk counts as full.
 _MIN_FREE_BYTES = 2**20
 _DAMAGED_SUFFIX = ".damaged"  #: End of the name of a checkpoint that no run may use.
@@ -70,24 +62,20 @@ def staging_directory(folder: Path) -> Iterator[Path]:
 def commit_checkpoint(folder: Path, name: str, limit: int) -> None:
     """Move a complete checkpoint out of the staging folder, and remove old checkpoints.
 
+    An old checkpoint moves into the staging folder, which :func:`staging_directory` removes. A
+    removal that is killed therefore leaves no part of a checkpoint.
+
     Args:
         folder: Folder of the checkpoints.
         name: Name of the checkpoint.
         limit: Number of checkpoints that are kept.
     """
     staged = folder / STAGING_FOLDER / name
-    files = _files(staged)
-    for file in files:
+    for file in _files(staged):
         _sync(file)
-    names = [file.relative_to(staged).as_posix() for file in files]
-    digests = dict(zip(names, _digests(files), strict=True))
-    write_atomic(staged / DIGESTS_FILE, json.dumps(digests, indent=1).encode())
-    # A checkpoint that already has this name is incomplete: otherwise, the run would have resumed
-    # from it.
-    _remove_checkpoint(folder / name)
     rename_durably(staged, folder / name)
     for old_checkpoint in _newest_first(folder)[limit:]:
-        _remove_checkpoint(old_checkpoint)
+        old_checkpoint.rename(folder / STAGING_FOLDER / old_checkpoint.name)
 
 
 def commit_model(folder: Path) -> None:
@@ -102,20 +90,18 @@ def commit_model(folder: Path) -> None:
         rename_durably(file, folder / file.name)
 
 
-def latest_complete_checkpoint(
-    folder: Path, find_mismatch: Callable[[Path], str] = lambda checkpoint: ""
-) -> Path | None:
+def latest_checkpoint(folder: Path, find_damage: Callable[[Path], str]) -> Path | None:
     """Return the newest usable checkpoint, or None; newer ones are renamed, with a warning.
 
     Args:
         folder: Folder of the checkpoints.
-        find_mismatch: Returns why a complete checkpoint does not fit the run; empty if it fits.
+        find_damage: Returns why a run cannot resume from a checkpoint; empty if it can.
 
     Raises:
         StoreError: if a damaged checkpoint cannot be renamed.
     """
     for checkpoint in _newest_first(folder):
-        damage = _find_damage(checkpoint) or find_mismatch(checkpoint)
+        damage = find_damage(checkpoint)
         if not damage:
             return checkpoint
         with store_errors(folder):
@@ -139,7 +125,7 @@ def _set_aside(checkpoint: Path) -> str:
 
 
 def _newest_first(folder: Path) -> list[Path]:
-    """Return all checkpoints, complete or not, by decreasing step."""
+    """Return all checkpoints by decreasing step."""
     if not folder.is_dir():
         return []
     checkpoints = {
@@ -150,34 +136,6 @@ def _newest_first(folder: Path) -> list[Path]:
     return [checkpoints[step] for step in sorted(checkpoints, reverse=True)]
 
 
-def _find_damage(checkpoint: Path) -> str:
-    """Return why a checkpoint is not complete; empty if all its files match their digests."""
-    digests_file = checkpoint / DIGESTS_FILE
-    if not digests_file.is_file():
-        return f"it has no {DIGESTS_FILE}"
-    try:
-        digests = dict(read_json(digests_file))
-        files = {
-            file.relative_to(checkpoint).as_posix(): file
-            for file in _files(checkpoint)
-            if file != digests_file
-        }
-        if files.keys() != digests.keys():
-            return f"its files are not those that {DIGESTS_FILE} names"
-        names = list(files)
-        new_digests = dict(zip(names, _digests([*files.values()]), strict=True))
-    except (OSError, ValueError, TypeError) as error:
-        return f"{DIGESTS_FILE} or a file cannot be read ({error})"
-    changed_names = [name for name in names if new_digests[name] != digests[name]]
-    return f"{', '.join(changed_names)} changed after it was written" if changed_names else ""
-
-
-def _remove_checkpoint(checkpoint: Path) -> None:
-    # Without digests, a checkpoint that is only half removed counts as incomplete.
-    (checkpoint / DIGESTS_FILE).unlink(missing_ok=True)
-    shutil.rmtree(checkpoint, ignore_errors=True)
-
-
 def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
@@ -185,8 +143,3 @@ def _files(folder: Path) -> list[Path]:
 def _sync(file: Path) -> None:
     with file.open("rb") as stream:
         os.fsync(stream.fileno())
-
-
-def _digests(files: Sequence[Path]) -> list[str]:
-    with ThreadPoolExecutor() as pool:
-        return list(pool.map(file_sha256, files))

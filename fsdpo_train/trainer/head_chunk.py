@@ -21,10 +21,11 @@ from fsdpo_data.engines.logprobs import (
     largest_chunk,
     logprob_models,
 )
-from fsdpo_train.trainer.run_directory import HEAD_CHUNK_KEY
 
 log = logging.getLogger(__name__)
 
+#: Key of the size in the record of a run.
+HEAD_CHUNK_KEY = "head_chunk_tokens"
 #: Maximum tokens of a chunk on a GPU: 3.7 GB of logits with a vocabulary of 152k.
 MAX_CHUNK_TOKENS_GPU = 2048
 #: Bytes that training adds per trainable weight: a gradient and two moments in float32.

@@ -1,8 +1,7 @@
 """Start and end of a training run, with its report and its model card."""
 
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -17,14 +16,15 @@ import fsdpo_data
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.plugins import load_environment_plugins, loaded_plugins
+from fsdpo_data.dataset.run_directory import lock_run_directory
 from fsdpo_data.dataset.stage_registry import card_rows
 from fsdpo_data.models.checkpoints import hide_bars
 from fsdpo_data.models.resolve import architecture_revision, resolve_weights
 from fsdpo_train.config import DEEPSPEED_PRESETS, TrainConfig
+from fsdpo_train.trainer.processes import is_main_process, process_count
 from fsdpo_train.trainer.row_source import RowSource, TrainingData
-from fsdpo_train.trainer.run_directory import is_main_process, lock_run_directory
 from fsdpo_train.trainer.train_command import train_command
-from fsdpo_train.trainer.trainer import save_merged
+from fsdpo_train.trainer.trainer import identity_file, save_merged
 from fsdpo_train.trainer.training_template import stated_template, write_template
 
 ReportT = TypeVar("ReportT", bound="TrainingReport")
@@ -43,21 +43,17 @@ class TrainingReport:
 def start_run(config: TrainConfig, data: TrainingData) -> Iterator[dict[str, Any]]:
     """Lock the directory of a run, set the seed and yield the identity of the run.
 
-    The identity contains every option that determines the weights, as JSON values by name.
+    The identity contains every option that determines the weights, as JSON values by name. The file
+    :func:`identity_file` has it, together with the loaded plug-ins.
 
     Raises:
-        InputError: if the model does not exist, or if the directory has other files, or a run
-            while ``resume`` is off.
-        RunMismatchError: if ``resume`` is on, and the run in the directory has other options.
+        InputError: if the model does not exist.
+        RunMismatchError: if the directory has other files, a run with other options, or a run while
+            ``resume`` is off.
         StoreError: if the directory cannot be written, or another process trains in it.
         UnavailableError: if the Hub cannot be reached, or a package is not installed.
     """
-    identity = {
-        **config.identity(),
-        "data": data.identity,
-        **_pinned_files(config),
-        **_plugin_identity(),
-    }
+    identity = {**config.identity(), "data": data.identity, **_pinned_files(config)}
     if config.steps_depend_on_processes:
         identity |= _processes()
     if config.model is not None:
@@ -65,7 +61,13 @@ def start_run(config: TrainConfig, data: TrainingData) -> Iterator[dict[str, Any
         # on another machine. A run from random weights has no model.
         ref = resolve_weights(config.model).ref
         identity["model"] = f"{ref.name}@{ref.revision}"
-    with lock_run_directory(config, identity), hide_bars():
+    load_environment_plugins()  # a plug-in can change the loss
+    # The processes of a distributed run share the lock of the main process.
+    lock: AbstractContextManager[None] = nullcontext()
+    if is_main_process():
+        file = identity_file(config)
+        lock = lock_run_directory(config.out, identity, resume=config.resume, config_file=file.name)
+    with lock, hide_bars():
         transformers.set_seed(config.seed)
         yield identity
 
@@ -86,12 +88,8 @@ def _pinned_files(config: TrainConfig) -> dict[str, str]:
     return pinned_files
 
 
-def _plugin_identity() -> dict[str, str]:
-    """Return the loaded plug-ins as an entry of the identity; nothing without plug-ins.
-
-    A plug-in can change the loss, so a resumed run must load the same files.
-    """
-    load_environment_plugins()
+def _plugins() -> dict[str, str]:
+    """Return the loaded plug-ins as an entry of the card; nothing without plug-ins."""
     plugins = [
         f"{plugin.module} {plugin.version or 'sha256:' + plugin.sha256}"
         for plugin in loaded_plugins()
@@ -153,7 +151,7 @@ def _write_card(
         model=model,
         sources=[_card_source(source) for source in data.sources],
         report=vars(report),
-        options={**options, **_processes(), **versions},
+        options={**options, **_plugins(), **_processes(), **versions},
         command=train_command(config, model, [source.name for source in data.sources]),
     )
     write_text(config.out / "README.md", model_card(run))
@@ -179,5 +177,5 @@ def _pinned_model(identity: Mapping[str, Any]) -> str:
 
 def _processes() -> dict[str, str]:
     """Return the number of processes as an entry of identity and card; nothing for one."""
-    count = os.environ.get("WORLD_SIZE", "1")
+    count = process_count()
     return {} if count == "1" else {"processes": count}

@@ -4,14 +4,19 @@ import logging
 import math
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
 import transformers
 from accelerate.utils import broadcast_object_list
 
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import FsdpoError, InputError, StoreError
+from fsdpo_data.core.memory_limit import is_memory_error
+from fsdpo_data.dataset.run_directory import read_config, write_config
 from fsdpo_data.engines.cpu_bf16.weights import (
     TOKENS_FACTOR,
     Bfloat16Weights,
@@ -20,21 +25,25 @@ from fsdpo_data.engines.cpu_bf16.weights import (
 )
 from fsdpo_data.models.checkpoints import MAX_CPU_BATCH_TOKENS
 from fsdpo_train.config import TrainConfig
-from fsdpo_train.trainer.batching import group_rows, grouped_order, model_inputs, unpack_rows
+from fsdpo_train.trainer.batching import (
+    TrainingRow,
+    group_rows,
+    grouped_order,
+    model_inputs,
+    unpack_rows,
+)
 from fsdpo_train.trainer.checkpoints import (
     STAGING_FOLDER,
     commit_checkpoint,
     commit_model,
-    latest_complete_checkpoint,
+    latest_checkpoint,
     staging_directory,
 )
 from fsdpo_train.trainer.deepspeed import deepspeed_errors
 from fsdpo_train.trainer.head_chunk import set_head_chunk
 from fsdpo_train.trainer.log_callback import log_instead_of_printing
 from fsdpo_train.trainer.models import attach_to_full_precision
-from fsdpo_train.trainer.run_directory import stored_identity, write_identity
-from fsdpo_train.trainer.training_rows import TrainingRow
-from fsdpo_train.trainer.training_state import find_state_mismatch, resume_errors
+from fsdpo_train.trainer.training_state import find_damage
 from fsdpo_train.trainer.weight_changes import WeightCallback
 
 log = logging.getLogger(__name__)
@@ -133,31 +142,10 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         self.args.warmup_steps = count_warmup_steps(self.stage_config.warmup, num_training_steps)
         return super().create_scheduler(num_training_steps, optimizer)
 
-    def _run_epoch(self, **options: Any) -> None:
-        # The training loop checks for the end only after a step. A run that was stopped after its
-        # last checkpoint would take one step too many.
-        if self.state.global_step < self.state.max_steps:
-            super()._run_epoch(**options)
-
-    def _prepare_for_training(self, *args: Any, **options: Any) -> Any:
-        with deepspeed_errors(self.stage_config.deepspeed):
-            return super()._prepare_for_training(*args, **options)
-
-    def _load_from_checkpoint(self, checkpoint: str, *args: Any) -> None:
-        with resume_errors(checkpoint):
-            super()._load_from_checkpoint(checkpoint, *args)
-
-    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        with resume_errors(checkpoint):
-            super()._load_optimizer_and_scheduler(checkpoint)
-
-    def _load_rng_state(self, checkpoint: str | None) -> None:
-        with resume_errors(checkpoint):
-            super()._load_rng_state(checkpoint)
-
-    def _load_callback_state(self) -> None:
-        with resume_errors(f"of step {self.state.global_step}"):
-            super()._load_callback_state()
+    @property
+    def is_ready(self) -> bool:
+        """Whether the model is ready for its first step, with the state of a checkpoint."""
+        return self.callback_handler.train_dataloader is not None
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
         # The data loader has moved the inputs to the device. Under DeepSpeed, transformers would
@@ -237,10 +225,19 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         """Return the number of items that the loss of a batch is the mean over."""
         raise NotImplementedError
 
-    def _get_num_items_in_batch(self, batch_samples: list[Any], device: Any) -> torch.Tensor:
-        """Return the number of items of one optimizer step, over all processes."""
-        batch_items = torch.tensor(sum(self.count_items(batch) for batch in batch_samples))
-        return self.accelerator.gather(batch_items.to(device)).sum()
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: Any
+    ) -> tuple[list[Any], torch.Tensor | None]:
+        """Return the batches of one optimizer step, and their number of items over all processes.
+
+        The training loop checks for the end only after a step. A run that was stopped after its
+        last checkpoint gets no further batch.
+        """
+        if self.state.global_step >= self.state.max_steps:
+            return [], None
+        batches = list(islice(epoch_iterator, num_batches))
+        batch_items = torch.tensor(sum(map(self.count_items, batches)))
+        return batches, self.accelerator.gather(batch_items.to(device)).sum()
 
     def scale_loss(
         self, loss: torch.Tensor, batch_items: int, all_items: torch.Tensor
@@ -272,29 +269,31 @@ def count_warmup_steps(warmup: float, max_steps: int) -> int:
     return 0 if steps < 1 else max(0, min(math.ceil(steps), max_steps - 1))
 
 
-def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, Any]) -> None:
+def identity_file(config: TrainConfig) -> Path:
+    """Return the file with the identity of a run."""
+    return config.out / f"{config.stage}.json"
+
+
+def run_trainer(trainer: Any, config: TrainConfig) -> None:
     """Train from the beginning, or from the latest complete checkpoint with ``config.resume``.
 
     Raises:
         InputError: if training diverges, or changes no weight.
         StoreError: if a checkpoint cannot be written.
     """
-    # Write the identity only now: a start that failed earlier can be repeated, and every process
-    # of a distributed run has already found the directory free.
-    trainer.accelerator.wait_for_everyone()
     folder = config.out / CHECKPOINT_FOLDER
-    # One process checks the digests, and all processes resume from the same checkpoint.
+    # One process checks the files, and all processes resume from the same checkpoint.
     is_first_process = trainer.is_world_process_zero()
-    resumes_here = config.resume and is_first_process
     newest_checkpoint = None
-    if resumes_here:
-        newest_checkpoint = latest_complete_checkpoint(
-            folder, lambda path: find_state_mismatch(path, trainer)
-        )
-    (checkpoint,) = broadcast_object_list([newest_checkpoint])
-    head_chunk = set_head_chunk(trainer, stored_identity(config) if resumes_here else {})
+    record: dict[str, Any] = {}
     if is_first_process:
-        write_identity(config, {**identity, **head_chunk})
+        record = read_config(identity_file(config))
+        if config.resume:
+            newest_checkpoint = latest_checkpoint(folder, partial(find_damage, trainer=trainer))
+    (checkpoint,) = broadcast_object_list([newest_checkpoint])
+    head_chunk = set_head_chunk(trainer, record)
+    if is_first_process:
+        write_config(identity_file(config), {**record, **head_chunk})
         shutil.rmtree(folder / STAGING_FOLDER, ignore_errors=True)  # left by a killed run
         if config.resume:
             start = checkpoint or "the beginning: there is no complete checkpoint"
@@ -306,8 +305,33 @@ def run_trainer(trainer: Any, config: TrainConfig, identity: Mapping[str, Any]) 
         is_resumed=checkpoint is not None,
     )
     trainer.add_callback(weights)
-    trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+    with _start_errors(trainer, checkpoint):
+        trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
     _check_weights_changed(trainer, weights, config)
+
+
+@contextmanager
+def _start_errors(trainer: Any, checkpoint: Path | None) -> Iterator[None]:
+    """Turn an error before the first step into one about the checkpoint or about DeepSpeed.
+
+    Raises:
+        StoreError: if the run resumes, for an Exception before the first step.
+        InputError: if DeepSpeed does not start.
+    """
+    deepspeed = trainer.stage_config.deepspeed
+    try:
+        yield
+    except Exception as error:
+        if trainer.is_ready or isinstance(error, FsdpoError) or is_memory_error(error):
+            raise
+        if checkpoint is None:
+            with deepspeed_errors(deepspeed):
+                raise
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise StoreError(
+            f"the checkpoint {checkpoint} does not fit this run ({reason}). "
+            "Move it away, and run again with `resume=True`."
+        ) from error
 
 
 def _check_weights_changed(trainer: Any, weights: WeightCallback, config: TrainConfig) -> None:

@@ -24,7 +24,9 @@ from fsdpo_train import DpoConfig, PrmConfig, train_dpo, train_prm  # noqa: E402
 from fsdpo_train.preference.data import PairRow  # noqa: E402
 from fsdpo_train.prm import train as prm  # noqa: E402
 from fsdpo_train.prm.data import IGNORE_LABEL, PrmRow, collate_solutions  # noqa: E402
-from fsdpo_train.trainer.batching import (  # noqa: E402
+from fsdpo_train.trainer.batching import (  # noqa: E402  # noqa: E402
+    SolutionRow,
+    TrainingRow,
     collate_tokens,
     pack_rows,
     pad_to_world_size,
@@ -32,7 +34,6 @@ from fsdpo_train.trainer.batching import (  # noqa: E402
 )
 from fsdpo_train.trainer.models import disable_dropout  # noqa: E402
 from fsdpo_train.trainer.trainer import StageTrainer  # noqa: E402
-from fsdpo_train.trainer.training_rows import SolutionRow, TrainingRow  # noqa: E402
 
 
 @pytest.fixture(scope="module")

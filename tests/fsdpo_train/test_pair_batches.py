@@ -304,7 +304,7 @@ def test_batches_of_prompts_belong_to_a_number_of_processes(
     run_config = config(policy, data, tmp_path / "out", batch_pairs=0, max_steps=1)
     dpo.train_dpo(run_config)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(RunMismatchError, match=r"these differ: \['processes'\]"):
+    with pytest.raises(RunMismatchError, match=r"these keys differ:\n  processes: "):
         dpo.train_dpo(run_config.replace(resume=True))
 
 

@@ -464,9 +464,7 @@ def test_balance_gives_both_classes_the_same_total_in_the_loss(
     def loss(weights: tuple[float, float]) -> float:
         logit_BK = torch.zeros(label_BK.shape)
         function = run_config.prm_loss.function
-        return function(
-            logit_BK, label_BK, mask_BK, config=run_config, class_weights=weights
-        ).item()
+        return function(logit_BK, label_BK, mask_BK, spec=run_config, class_weights=weights).item()
 
     assert loss((wrong, 0.0)) == pytest.approx(loss((0.0, right)))
     assert loss((wrong, right)) == pytest.approx(loss((1.0, 1.0)))
@@ -541,7 +539,7 @@ def test_a_run_killed_and_resumed_ends_in_the_same_weights(
         for folder in (part, tmp_path / "whole")
     )
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
-    with pytest.raises(RunMismatchError, match=r"these differ: \['lr'\]"):
+    with pytest.raises(RunMismatchError, match=r"these keys differ:\n  lr: "):
         prm.train_prm(config(policy, data, part, save_every=5, resume=True, lr=1.0))
 
 

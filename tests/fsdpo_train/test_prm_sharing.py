@@ -28,13 +28,13 @@ from fsdpo_train.prm import train as prm  # noqa: E402
 from fsdpo_train.prm.data import IGNORE_LABEL, PrmRow, collate_solutions  # noqa: E402
 from fsdpo_train.sft import train as sft  # noqa: E402
 from fsdpo_train.trainer.batching import (  # noqa: E402
+    TrainingRow,
     collate_tokens,
     group_rows,
     pack_rows,
     unpack_rows,
 )
 from fsdpo_train.trainer.trainer import PromptGroupedSampler  # noqa: E402
-from fsdpo_train.trainer.training_rows import TrainingRow  # noqa: E402
 
 VOCABULARY = 50
 PAD = 0

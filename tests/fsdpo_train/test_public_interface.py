@@ -20,7 +20,7 @@ from step_label_rows import MADE_UP
 from typer.testing import CliRunner
 
 import fsdpo_train
-from fsdpo_data.core.errors import InputError, StoreError
+from fsdpo_data.core.errors import InputError, RunMismatchError, StoreError
 from fsdpo_train.cli.app import app, main
 from fsdpo_train.trainer.row_formats import PRM_ROWS
 from fsdpo_train.trainer.row_source import check_data
@@ -200,7 +200,7 @@ def test_an_unusable_output_directory_is_named(tmp_path: Path) -> None:
         fsdpo_train.train_prm(fsdpo_train.PrmConfig(data=data, out=file, model="tiny"))
     (tmp_path / "other").mkdir()
     (tmp_path / "other/sft.json").write_text(json.dumps({}))
-    with pytest.raises(InputError, match=r"already holds sft\.json\. Choose a new directory"):
+    with pytest.raises(RunMismatchError, match=r"holds other files \(sft\.json\) and no run"):
         fsdpo_train.train_prm(
             fsdpo_train.PrmConfig(data=data, out=tmp_path / "other", model="tiny")
         )
@@ -217,18 +217,26 @@ def test_an_unusable_output_directory_is_named(tmp_path: Path) -> None:
         damaged = fsdpo_train.PrmConfig(
             data=data, out=tmp_path / "damaged", resume=True, model="tiny"
         )
-        with pytest.raises(StoreError, match=r"prm\.json cannot be read .* Choose another `out`"):
+        with pytest.raises(
+            StoreError, match=r"prm\.json is not the config of a run: .* choose another `out`"
+        ):
             fsdpo_train.train_prm(damaged)
 
 
 def test_two_runs_cannot_train_in_one_directory(tmp_path: Path) -> None:
-    from fsdpo_train.trainer.run_directory import lock_run_directory
+    pytest.importorskip("torch")
+    from fsdpo_train.trainer.row_formats import PRM_ROWS
+    from fsdpo_train.trainer.row_source import open_data
+    from fsdpo_train.trainer.run import start_run
 
-    config = fsdpo_train.PrmConfig(data=tmp_path / "rows.jsonl", out=tmp_path / "out")
-    second = pytest.raises(StoreError, match="another process is training there")
-    with lock_run_directory(config, {}), second, lock_run_directory(config, {}):
+    data = open_data([write_rows(tmp_path / "rows.jsonl", stepwise_rows())], PRM_ROWS)
+    config = fsdpo_train.PrmConfig(
+        data=tmp_path / "rows.jsonl", out=tmp_path / "out", model="tiny", resume=True
+    )
+    second = pytest.raises(StoreError, match="another process is writing to this run")
+    with start_run(config, data), second, start_run(config, data):
         pass
-    with lock_run_directory(config, {}):
+    with start_run(config, data):
         pass
 
 

@@ -25,7 +25,6 @@ from fsdpo_train.trainer import batching  # noqa: E402
 from fsdpo_train.trainer.row_formats import SFT_ROWS  # noqa: E402
 from fsdpo_train.trainer.row_source import RowSource, TrainingData, open_data  # noqa: E402
 from fsdpo_train.trainer.run import start_run  # noqa: E402
-from fsdpo_train.trainer.run_directory import write_identity  # noqa: E402
 from fsdpo_train.trainer.trainer import count_warmup_steps  # noqa: E402
 
 ROWS = [
@@ -346,9 +345,9 @@ def test_the_last_logging_window_ends_with_the_run(architecture, data, tmp_path)
 
 def test_a_used_directory_is_refused(architecture, data, tmp_path):
     sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1))
-    with pytest.raises(InputError, match="already holds a run"):
+    with pytest.raises(RunMismatchError, match="already holds this run"):
         sft.train_sft(config(architecture, data, tmp_path / "out", max_steps=1))
-    with pytest.raises(RunMismatchError, match=r"these differ: \['lr'\]"):
+    with pytest.raises(RunMismatchError, match=r"these keys differ:\n  lr: "):
         other = config(architecture, data, tmp_path / "out", max_steps=1, lr=1e-3, resume=True)
         sft.train_sft(other)
 
@@ -362,7 +361,7 @@ def test_a_changed_architecture_is_not_resumed(architecture, data, tmp_path, fil
     sft.train_sft(config(moved, data, tmp_path / "out", resume=True, **options))
     content = json.loads((moved / file).read_text())
     (moved / file).write_text(json.dumps({**content, "note": "changed"}))
-    with pytest.raises(RunMismatchError, match=r"these differ: \['from_config'\]"):
+    with pytest.raises(RunMismatchError, match=r"these keys differ:\n  from_config: "):
         sft.train_sft(config(moved, data, tmp_path / "out", resume=True, **options))
 
 
@@ -370,13 +369,13 @@ def test_a_changed_deepspeed_file_is_not_resumed(architecture, data, tmp_path):
     file = tmp_path / "zero.json"
     file.write_text('{"zero_optimization": {"stage": 2}}')
     options = config(architecture, data, tmp_path / "out", deepspeed=str(file), resume=True)
-    with start_run(options, open_rows(data)) as identity:
-        write_identity(options, identity)
+    with start_run(options, open_rows(data)):
+        pass
     with start_run(options, open_rows(data)):
         pass
     file.write_text('{"zero_optimization": {"stage": 3}}')
     with (
-        pytest.raises(RunMismatchError, match=r"these differ: \['deepspeed'\]"),
+        pytest.raises(RunMismatchError, match=r"these keys differ:\n  deepspeed: "),
         start_run(options, open_rows(data)),
     ):
         pass

@@ -27,7 +27,7 @@ _MACHINERY = (options_module.__file__, command_line.__file__)
 #: The functions that copy options, with the class of their copies.
 _COPIES = {
     "scorer_options": "ScorerOptions",
-    "with_aggregate": "PairSpec",
+    "_pair_spec": "PairSpec",
     "_grade_dataset": "GradeOptions",
 }
 

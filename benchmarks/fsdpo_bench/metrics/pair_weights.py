@@ -11,7 +11,7 @@ from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
-from fsdpo_data.pairs.best_worst import PairRule, choose_pairs
+from fsdpo_data.pairs.best_worst import PairSpec, choose_pairs
 from fsdpo_data.steps.rewards import aggregate, step_weights
 
 
@@ -27,7 +27,7 @@ def pair_weights(root: Path, problem_ids: Sequence[str], gammas: Sequence[float]
         gammas: Values of γ, the inverse temperature of the weights.
     """
     manifest = read_manifest(root)
-    spec = PairRule().with_aggregate(manifest.pair_aggregate)
+    spec = PairSpec(aggregate=manifest.pair_aggregate)
     solutions = scan_rows("solutions", manifest.config_paths(root, "solutions"))
     solutions = solutions.filter(pl.col("problem_id").is_in(list(problem_ids)))
     pairs = collect_rows(choose_pairs(solutions, spec))

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from paired_data import paired_dataset
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 import fsdpo_data as fd
 from fsdpo_data.cli.app import app
 from fsdpo_data.dataset.html_page import dataset_page, pair_step_weights
-from fsdpo_data.steps.rewards import step_weights
+from fsdpo_data.steps.rewards import joined_step_weights, step_weights
 from fsdpo_train.losses.preference_losses import step_weights as of_the_loss
 
 REWARDS = [0.9, 0.1, 0.5, 0.5]
@@ -37,6 +38,15 @@ def test_step_weights_are_those_of_the_loss(gamma: float, sign: int) -> None:
     rewards = torch.tensor([REWARDS], dtype=torch.float64)
     expected = of_the_loss(rewards, torch.ones_like(rewards, dtype=torch.bool), gamma, sign)
     assert step_weights(REWARDS, gamma, sign) == pytest.approx(expected[0].tolist())
+
+
+def test_step_weights_of_several_solutions_are_those_of_each() -> None:
+    solutions = [REWARDS, [0.5], REWARDS[:2]]
+    n_steps = np.array([len(rewards) for rewards in solutions])
+    weights = joined_step_weights(np.concatenate(solutions), n_steps, 0.5, -1)
+    assert weights.tolist() == [
+        weight for rewards in solutions for weight in step_weights(rewards, 0.5, -1)
+    ]
 
 
 def test_a_page_of_the_folder_one_is_in(pairs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

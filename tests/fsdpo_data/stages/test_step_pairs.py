@@ -22,6 +22,7 @@ from helpers import (
 )
 from pair_files import Rewards, rewrite
 
+from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import LineProgress
@@ -32,8 +33,9 @@ from fsdpo_data.dataset.schema import arrow_schema
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.export import export
 from fsdpo_data.models.prompts import get_template
-from fsdpo_data.pairs.first_error import StepPairSpec, find_first_errors
+from fsdpo_data.pairs.first_error import StepPairSettings, find_first_errors
 from fsdpo_data.stages.continuations import ContinuationSampler, continuation_sampling
+from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.stages.step_pairs import StepPairStage
 
 RIGHT = "Step 1: 20 + 22 = 42.\nStep 2: The answer is: 42"
@@ -122,7 +124,7 @@ TEXTS = {
 
 
 def make_step_pairs(
-    source: Path, out: str = "steps", *, sampler: Any = None, resume: bool = False, **spec: Any
+    source: Path, out: str = "steps", *, sampler: Any = None, resume: bool = False, **options: Any
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     chosen = sampler or TableSampler(TEXTS)
     manifest = read_manifest(source)
@@ -130,7 +132,7 @@ def make_step_pairs(
     continuer = ContinuationSampler(
         continuation_settings(chosen.model, sampling), lambda: chosen, batch_size=1
     )
-    stage = StepPairStage(StepPairSpec(**spec), continuer)
+    stage = StepPairStage(continuer, **{"threshold": 0.5} | options)
     target = source.parent / out
     result = derive_dataset(source, target, [stage], progress=LineProgress(), resume=resume)
     assert validate(target) == result
@@ -150,7 +152,7 @@ def test_the_first_error_is_paired_with_a_step_that_leads_to_a_correct_answer(
     assert early["chosen_steps"][0] == "Step 1: Add: 42.\n"
     assert late["chosen_rewards"] is None
     assert late["rejected_rewards"] == pytest.approx([0.9, 0.1])
-    assert stage_options(manifest, "pair")["pairs"]["threshold"] == 0.5
+    assert stage_options(manifest, "pair")["threshold"] == 0.5
 
 
 def test_incorrect_solutions_are_counted_by_result(
@@ -190,7 +192,9 @@ def test_a_reward_that_equals_the_threshold_is_no_error(
 ) -> None:
     """A reward of 0.9 is stored in 32 bits, as 0.899999976."""
     [file] = (make_scored_dataset() / "solutions").iterdir()
-    errors = find_first_errors(file, StepPairSpec(threshold=0.9))
+    continuations = continuation_settings(TableSampler(TEXTS).model, SamplingSpec(n=4))
+    settings = StepPairSettings(style="step-dpo", threshold=0.9, continuations=continuations)
+    errors = find_first_errors(file, settings)
     steps = {error.solution.text: error.step for error in errors}
     assert steps == {LATE: 1, UNSEEN: 1, EARLY: 0}
 
@@ -298,7 +302,7 @@ def test_the_card_describes_the_step_pairs(make_scored_dataset: Callable[..., Pa
 )
 def test_options_out_of_range_are_named(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
-        StepPairSpec(**options)
+        make_options(PairOptions, {"data": "d", "out": "o", "style": "step-dpo", **options})
 
 
 def test_the_command_line_with_the_embedded_model(
