@@ -10,8 +10,6 @@ from statistics import fmean, stdev
 
 from fsdpo_bench.prm.processbench import (
     LabelledRewards,
-    best_threshold,
-    count_first_errors,
     f1_interval,
 )
 from fsdpo_bench.recipes.run_stages import DONE, read_measurements
@@ -32,7 +30,12 @@ from real_results import (
 )
 
 from fsdpo_data.core.statistics import mean_difference, mean_rate
-from fsdpo_data.steps.first_error import threshold_candidates
+from fsdpo_data.steps.first_error import (
+    best_threshold,
+    f1_of_hits,
+    find_hits,
+    threshold_candidates,
+)
 
 PRM_TITLES = {
     "outcome": "cross-entropy on outcomes",
@@ -316,7 +319,7 @@ def format_processbench(results: Path, prm: str) -> str:
 
 def best_f1(rewards: Sequence[Sequence[float] | None], labels: Sequence[int]) -> float:
     """Return F1 on ProcessBench at the threshold with the best F1 on the same rows."""
-    f1 = count_first_errors(rewards, labels, best_threshold(rewards, labels)).f1
+    f1 = f1_of_hits(*find_hits(rewards, labels, best_threshold(rewards, labels)))
     assert f1 is not None, "ProcessBench has solutions with an error, and without one"
     return f1
 

@@ -39,7 +39,6 @@ from fsdpo_bench.prm.measure_prm import PrmMeasurements, PrmOptions, measure_prm
 from fsdpo_bench.prm.processbench import (
     FirstErrorExample,
     LabelledRewards,
-    best_threshold,
     count_first_errors,
     f1_interval,
     measure_at_threshold,
@@ -70,7 +69,7 @@ from fsdpo_data.problems.embedded.solutions import first_wrong_step, write_solut
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.sample import build
 from fsdpo_data.stages.score import ScoreStage
-from fsdpo_data.steps.first_error import find_first_below
+from fsdpo_data.steps.first_error import best_threshold, find_first_below
 from fsdpo_data.steps.rewards import AGGREGATES
 
 
