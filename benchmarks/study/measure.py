@@ -25,7 +25,7 @@ def estimate(value_SP: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) ->
     The bootstrap draws seeds, and then problems within each seed. Each seed has test problems of
     its own, so the variance between seeds contains the variance between problems. The interval is
     therefore too wide if only the problems differ. It is too narrow if five seeds or fewer differ
-    much more than their problems do; ``benchmarks/intervals/interval_coverage.py`` measures both.
+    much more than their problems do; ``benchmarks/measured/intervals.txt`` has both.
 
     The intervals of :mod:`fsdpo_data.core.statistics` have one level of independent units and
     values in a known range. Here, the units are nested, and ``kl`` has no bounds.
