@@ -29,9 +29,8 @@ from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
 from fsdpo_data.problems.benchmark_places import BenchmarkPlace, benchmark_places
 from fsdpo_data.steps.rewards import (
     AGGREGATES,
-    DEFAULT_AGGREGATE,
-    OUTCOME_AGGREGATE,
     aggregate_expr,
+    default_aggregate,
 )
 
 
@@ -258,7 +257,7 @@ def _make_rewards(name: str, table: SolutionTable, row_PM: np.ndarray) -> Reward
         model=name,
         root=table.root,
         are_probabilities=table.manifest.rewards_are_probabilities,
-        default_aggregate=default_aggregate(table.manifest),
+        default_aggregate=manifest_aggregate(table.manifest),
         by_aggregate={
             aggregate: rewards[aggregate].to_numpy().reshape(row_PM.shape)
             for aggregate in AGGREGATES
@@ -267,18 +266,19 @@ def _make_rewards(name: str, table: SolutionTable, row_PM: np.ndarray) -> Reward
     )
 
 
-def default_aggregate(manifest: Manifest) -> str:
-    """Return the aggregate that ``fsdpo-bench run`` takes for this reward model.
+def manifest_aggregate(manifest: Manifest) -> str:
+    """Return the default aggregate of decoders that choose by the rewards of a dataset.
 
     A PRM format from a file of the user can name another one, which the manifest does not contain.
     """
-    if manifest.has_outcome_rewards:
-        return OUTCOME_AGGREGATE
     settings = manifest.score_settings
     prm_format = settings.prm_format if settings is not None else None
+    format_aggregate = None
     if prm_format is not None and prm_format.name in PRM_FORMATS:
-        return PRM_FORMATS[prm_format.name].aggregate
-    return DEFAULT_AGGREGATE
+        format_aggregate = PRM_FORMATS[prm_format.name].aggregate
+    return default_aggregate(
+        is_outcome_model=manifest.has_outcome_rewards, format_aggregate=format_aggregate
+    )
 
 
 def check_equal_verdicts(first: SolutionTable, other: SolutionTable) -> None:
