@@ -16,12 +16,12 @@ from statistics import multimode
 
 from fsdpo_bench.decoders.decoders import SAMPLES_PART, DecoderSetup, find_decoder
 from fsdpo_bench.metrics.sample_arrays import (
-    PlacedProblem,
+    BenchmarkProblem,
     Samples,
     SolutionTable,
     check_equal_verdicts,
     make_samples,
-    read_places,
+    read_benchmark_problems,
     read_solution_table,
 )
 from fsdpo_bench.run_folder import RunRecord, is_run, read_run_record
@@ -34,7 +34,7 @@ from fsdpo_data.dataset.stage_records import (
     SAMPLE_STAGE,
     SampleRecord,
 )
-from fsdpo_data.problems.benchmark_places import benchmark_places
+from fsdpo_data.problems.benchmark_rows import benchmark_rows
 from fsdpo_data.problems.question_key import question_key
 
 
@@ -234,9 +234,9 @@ def _load_benchmarks(
     benchmarks = {}
     for name in dict.fromkeys([*run_entries, *all_problems]):
         problems = [
-            placed
-            for placed in all_problems.get(name, ())
-            if questions is None or question_key(placed.problem.question) in questions
+            benchmark_problem
+            for benchmark_problem in all_problems.get(name, ())
+            if questions is None or question_key(benchmark_problem.problem.question) in questions
         ]
         n_problems = len(problems)
         if name in run_entries and questions is None:
@@ -256,36 +256,42 @@ def _load_benchmarks(
 
 def _read_all_problems(
     part_tables: Mapping[str, SolutionTable],
-) -> dict[str, list[PlacedProblem]]:
-    """Return the problems of all parts by benchmark, each place once, sorted by row."""
-    all_problems: dict[str, list[PlacedProblem]] = {}
+) -> dict[str, list[BenchmarkProblem]]:
+    """Return the problems of all parts by benchmark, each row once, sorted by row."""
+    all_problems: dict[str, list[BenchmarkProblem]] = {}
     for table in part_tables.values():
-        for name, problems in read_places(table).items():
+        for name, problems in read_benchmark_problems(table).items():
             known_problems = all_problems.setdefault(name, [])
-            known_rows = {placed.benchmark_place.row for placed in known_problems}
+            known_rows = {
+                benchmark_problem.benchmark_row.row for benchmark_problem in known_problems
+            }
             known_problems += [
-                placed for placed in problems if placed.benchmark_place.row not in known_rows
+                benchmark_problem
+                for benchmark_problem in problems
+                if benchmark_problem.benchmark_row.row not in known_rows
             ]
     return {
-        name: sorted(problems, key=lambda placed: placed.benchmark_place.row)
+        name: sorted(problems, key=lambda benchmark_problem: benchmark_problem.benchmark_row.row)
         for name, problems in all_problems.items()
     }
 
 
 def _solved_problems(
-    problems: Sequence[PlacedProblem], part_tables: Mapping[str, SolutionTable]
-) -> list[PlacedProblem]:
+    problems: Sequence[BenchmarkProblem], part_tables: Mapping[str, SolutionTable]
+) -> list[BenchmarkProblem]:
     """Return the problems with a solution in every part."""
     return [
-        placed
-        for placed in problems
-        if all(placed.problem_id in table.rows_by_problem for table in part_tables.values())
+        benchmark_problem
+        for benchmark_problem in problems
+        if all(
+            benchmark_problem.problem_id in table.rows_by_problem for table in part_tables.values()
+        )
     ]
 
 
 def _complete_problems(
-    solved: Sequence[PlacedProblem], part_tables: Mapping[str, SolutionTable]
-) -> list[PlacedProblem]:
+    solved: Sequence[BenchmarkProblem], part_tables: Mapping[str, SolutionTable]
+) -> list[BenchmarkProblem]:
     """Return the problems that have in every part the most frequent number of samples, or more.
 
     Of equally frequent numbers, the smallest one counts, which leaves out the fewest problems.
@@ -295,28 +301,34 @@ def _complete_problems(
     complete = list(solved)
     for table in part_tables.values():
         rows_by_problem = table.rows_by_problem
-        counts = [len(rows_by_problem[placed.problem_id]) for placed in solved]
+        counts = [
+            len(rows_by_problem[benchmark_problem.problem_id]) for benchmark_problem in solved
+        ]
         n_samples = min(multimode(counts))
         complete = [
-            placed for placed in complete if len(rows_by_problem[placed.problem_id]) >= n_samples
+            benchmark_problem
+            for benchmark_problem in complete
+            if len(rows_by_problem[benchmark_problem.problem_id]) >= n_samples
         ]
     return complete
 
 
-def _find_task(name: str, run: RunRecord | None, placed: PlacedProblem) -> TaskDescription | None:
+def _find_task(
+    name: str, run: RunRecord | None, benchmark_problem: BenchmarkProblem
+) -> TaskDescription | None:
     """Return the benchmark of a problem, in the run or in the table; None if it is in neither."""
     if run is not None:
         entry = run.benchmarks.get(name)
         return entry.task if entry else None
     task = all_tasks().get(name)
-    if task is None or benchmark_places(placed.problem.metadata):
+    if task is None or benchmark_rows(benchmark_problem.problem.metadata):
         return task
     # Problems of another split, with the name of their source.
     return TaskDescription(name=name, title=task.title)
 
 
 def _part_samples(
-    problems: Sequence[PlacedProblem],
+    problems: Sequence[BenchmarkProblem],
     part_tables: Mapping[str, SolutionTable],
     scored_tables: Mapping[str, SolutionTable],
 ) -> dict[str, Samples]:
