@@ -522,8 +522,11 @@ def test_measured_stages_give_the_estimated_time_of_the_next_ones(tmp_path: Path
         "estimated time of the next 1 long stages: 1.0 hours"
     )
     assert estimate_time(stages, [large, prm], rows).endswith(
-        "1.0 hours, and the unknown time of fsdpo-train prm"
+        "1.0 hours, without fsdpo-train prm, not measured yet"
     )
+    assert estimate_time(stages, [prm], rows) == "not measured yet: the time of fsdpo-train prm"
+    rows.append(measurement("small", "done", 60))
+    assert estimate_time(stages, [large], rows).endswith(": 10 minutes")
     assert estimate_time(stages, [quick], rows) == ""
 
 

@@ -179,10 +179,13 @@ def estimate_time(
     if not pending:
         return ""
     rated = [stage for stage in pending if stage.program in seconds_per_unit]
-    hours = sum(stage.work * seconds_per_unit[stage.program] for stage in rated) / 3600
-    text = f"estimated time of the next {len(rated)} long stages: {hours:.1f} hours"
     unknown = {" ".join(stage.program): None for stage in pending if stage not in rated}
-    return f"{text}, and the unknown time of {', '.join(unknown)}" if unknown else text
+    if not rated:
+        return f"not measured yet: the time of {', '.join(unknown)}"
+    minutes = sum(stage.work * seconds_per_unit[stage.program] for stage in rated) / 60
+    duration = f"{minutes / 60:.1f} hours" if minutes >= 60 else f"{minutes:.0f} minutes"
+    text = f"estimated time of the next {len(rated)} long stages: {duration}"
+    return f"{text}, without {', '.join(unknown)}, not measured yet" if unknown else text
 
 
 def _sampling_seconds(stage: RecipeStage) -> float | None:
