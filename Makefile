@@ -52,7 +52,7 @@ adapters: $(ADAPTERS_VENV)/.adapters  ## our grader in other harnesses and train
 SIZE ?= cpu
 REAL_VENV = $(if $(filter cpu,$(SIZE)),$(VLLM_VENV),$(VENV))
 real: $(if $(filter cpu,$(SIZE)),$(VLLM_VENV)/.vllm,$(VENV)/.dev)  ## a model of 0.5B weights through every stage, measured; SIZE=cpu, gpu or smoke
-	$(REAL_VENV)/bin/python benchmarks/evidence/real.py run $(SIZE)
+	$(REAL_VENV)/bin/fsdpo-bench recipe benchmarks/evidence/real.toml --row $(SIZE)
 
 gpu: $(VENV)/.train  ## on whatever GPU there is: throughput, memory and MFU in ten minutes, offline
 	$(BIN)/python benchmarks/perf/gpu.py

@@ -110,9 +110,9 @@ class TrainConfig(Options):
     group_by_length: Annotated[bool, Option(panel=_COMPUTE)] = True
     """Put sequences of similar length into one batch, which needs less padding."""
     dtype: Annotated[Literal["auto", "float32", "bfloat16"], Option(panel=_COMPUTE)] = "auto"
-    """Precision of the computation. `auto` is bfloat16 on GPUs that have it, else float32. The
-    trained weights are saved in float32. With `deepspeed` and bfloat16, they are saved in bfloat16,
-    except with `lora`.
+    """Precision of the computation. `auto` is bfloat16 on GPUs that have it, and on CPUs that have
+    it if the start model has bfloat16 weights, else float32. The trained weights are saved in
+    float32. With `deepspeed` and bfloat16, they are saved in bfloat16, except with `lora`.
     """
     gradient_checkpointing: Annotated[bool, Option(panel=_COMPUTE)] = False
     """Recompute activations in the backward pass. This needs less memory and more time."""

@@ -242,9 +242,14 @@ NUMBER_PAGES = [ROOT / "README.md", *SITE_PAGES]
 
 
 def read_result(file: Path) -> tuple[str, str]:
-    """Return the command of a result file, and its output."""
-    command, _, printed = file.read_text(encoding="utf-8").partition("\n")
-    return command.removeprefix("$ "), printed
+    """Return the origin of a result file, and its output.
+
+    The origin is the command that repeats the measurement, or the date of one that is finished.
+    """
+    first_line, _, printed = file.read_text(encoding="utf-8").partition("\n")
+    if first_line.startswith("# "):
+        return first_line.removeprefix("# ").partition(":")[0], f"{first_line}\n{printed}"
+    return first_line.removeprefix("$ "), printed
 
 
 RESULTS = {file.stem: read_result(file) for file in sorted(MEASURED.glob("*.txt"))}
@@ -303,10 +308,13 @@ def test_a_page_states_printed_numbers(page: Path, block: str, names: list[str])
     assert not wrong, f"{page.name}: {wrong} are not in {names}"
 
 
-def test_every_result_is_on_a_page_with_its_command() -> None:
+def test_every_result_is_on_a_page_with_its_command_or_date() -> None:
     assert {name for _, _, names in STATEMENTS for name in names} == set(RESULTS)
-    text = "".join(PAGES[page] for page in NUMBER_PAGES)
-    assert not [command for command in BY_COMMAND if command not in text]
+    for name, (origin, _) in RESULTS.items():
+        pages = {page for page, _, names in STATEMENTS if name in names}
+        is_date = re.fullmatch(r"\d+ \w+ \d{4}", origin)
+        text = "".join(PAGES[page] for page in (pages if is_date else NUMBER_PAGES))
+        assert origin in text, name
 
 
 def test_every_measured_number_has_a_result_or_a_reason() -> None:

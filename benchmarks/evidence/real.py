@@ -1,31 +1,24 @@
-"""Train and measure reward models and policies of half a billion weights on GSM8K.
+"""The numbers, tables and inputs of `make real`, which the recipe `real.toml` runs.
 
-    python benchmarks/evidence/real.py run cpu     # `make real`; also gpu and smoke
-    python benchmarks/evidence/real.py tables cpu  # the tables, from the numbers of a run
+    python benchmarks/evidence/real.py tables    # the tables of the CPU, from its numbers
 
 The model is Qwen2.5-Coder-0.5B-Instruct (Apache-2.0), whose weights are in Python packages
-(`real_model.py`). The sizes are in `real/cpu.toml`, `real/gpu.toml` and `real/smoke.toml`. Every
-stage is a command of the toolkit, which the script prints before it runs. Complete stages are
-skipped, and interrupted ones resume. A stage that fails or takes too long does not stop the stages
-that do not need it.
+(`real_model.py`).
 
-`benchmarks/measured/real/SIZE/` gets each number as soon as it exists: one row per problem and
-choice in `choices.csv`, per row of ProcessBench in `processbench.csv`, per problem and policy in
-`policies.csv`, and one row per stage in `stages.csv`. Exit code 69 means that the model cannot be
-downloaded.
+`benchmarks/measured/real/SIZE/` has one row per problem and choice in `choices.csv`, per row of
+ProcessBench in `processbench.csv`, per problem and policy in `policies.csv`, and one row per stage
+in `stages.csv`. Exit code 69 means that the model cannot be downloaded.
 """
 
 import gzip
 import json
 import random
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from real_model import write_model
-from real_run import StageRunner
-from real_stages import ROOT, StageList, read_sizes
+from real_results import record_numbers
 from real_tables import render_tables
 
 from fsdpo_data.core.files import write_text
@@ -35,68 +28,42 @@ from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.exchange.export import read_rows
 from fsdpo_data.models.prompts import get_template
 
-RESULTS = ROOT / "benchmarks/measured/real"
+RESULTS = Path(__file__).parents[1] / "measured/real"
 
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 
 
 @app.command()
-def run(
-    size: Annotated[str, typer.Argument(help="cpu, gpu, smoke, or a TOML file.")] = "cpu",
-    model: Annotated[Path | None, typer.Option(help="Model to start from.")] = None,
+def model(
+    out: Annotated[Path, typer.Option(help="Directory for the model.")],
     parts: Annotated[
         Path | None, typer.Option(help="Folder with the packages of the model, or their parts.")
     ] = None,
-    problems: Annotated[
-        Path | None,
-        typer.Option(help="Folder with train.jsonl, test.jsonl and processbench.json."),
-    ] = None,
-    recorded: Annotated[
-        Path | None,
-        typer.Option(help="Folder with completions to replay in place of sampling."),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for models and datasets.")] = Path("runs/real"),
-    results: Annotated[Path | None, typer.Option(help="Folder for the numbers.")] = None,
-    only: Annotated[
-        list[str] | None, typer.Option(help="Stage to run, with the stages that it needs.")
-    ] = None,
 ) -> None:
-    """Run every stage that is not complete."""
-    sizes = read_sizes(size)
-    if problems is not None:
-        files = {
-            "train_file": problems / "train.jsonl",
-            "test_file": problems / "test.jsonl",
-            "processbench_file": problems / "processbench.json",
-        }
-        sizes = sizes.model_copy(update=files)
-    name = Path(size).stem
-    run_folder = out / name
-    run_folder.mkdir(parents=True, exist_ok=True)
-    results_folder = results or RESULTS / name
-    if model is None:
-        model = out / "qwen2.5-coder-0.5b-instruct"
-        if not model.exists():
-            # A process of its own, because this one stays alive beside the stages.
-            with ProcessPoolExecutor(1) as executor:
-                executor.submit(write_model, parts, model).result()
-    stages = StageList(
-        sizes, run=run_folder, results=results_folder, model=model, recorded=recorded
-    ).build()
-    runner = StageRunner(sizes, run_folder, results_folder)
-    n_failed = runner.run(stages, only or [])
-    print(render_tables(results_folder, sizes))
-    if n_failed:
-        raise typer.Exit(1)
+    """Download the model, and write it as `from_pretrained` reads it."""
+    write_model(parts, out)
+
+
+@app.command()
+def numbers(
+    run: Annotated[Path, typer.Argument(help="Folder of the stages.")],
+    processbench: Annotated[Path, typer.Option(help="File of ProcessBench.")],
+    samples: Annotated[int, typer.Option(help="Samples of each test problem.")],
+    policy_samples: Annotated[int, typer.Option(help="Samples that measure a policy.")],
+    results: Annotated[Path, typer.Option(help="Folder for the numbers.")],
+) -> None:
+    """Write the numbers of all complete stages, and print their tables."""
+    record_numbers(run, results, processbench_file=processbench, policy_samples=policy_samples)
+    print(render_tables(results, samples))
 
 
 @app.command()
 def tables(
-    size: Annotated[str, typer.Argument(help="cpu, gpu, smoke, or a TOML file.")] = "cpu",
-    results: Annotated[Path | None, typer.Option(help="Folder with the numbers.")] = None,
+    results: Annotated[Path, typer.Argument(help="Folder with the numbers.")] = RESULTS / "cpu",
+    samples: Annotated[int, typer.Option(help="Samples of each test problem.")] = 8,
 ) -> None:
     """Print the tables of the numbers of a run."""
-    print(render_tables(results or RESULTS / Path(size).stem, read_sizes(size)))
+    print(render_tables(results, samples))
 
 
 @app.command()

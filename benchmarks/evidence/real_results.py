@@ -1,4 +1,4 @@
-"""The numbers of `make real`: one row per problem in CSV files, written when a stage ends."""
+"""The numbers of `make real`: one row per problem in CSV files."""
 
 import csv
 import json
@@ -14,6 +14,7 @@ from fsdpo_bench.prm.processbench import read_first_error_rows
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.statistics import auc
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE, aggregate
 
@@ -78,6 +79,50 @@ def read_problem_samples(dataset: Path) -> Iterator[ProblemSamples]:
             is_cut_off=(samples["finish_reason"] == "length").to_list(),
             rewards=samples["step_rewards"].to_list(),
         )
+
+
+def record_numbers(
+    run: Path, results: Path, *, processbench_file: Path, policy_samples: int
+) -> None:
+    """Write the numbers of the complete datasets of a run; numbers of other stages stay.
+
+    Args:
+        run: Folder of the datasets.
+        results: Folder of the results.
+        processbench_file: File of ProcessBench.
+        policy_samples: Number of samples that measure a policy.
+    """
+    likelihood_file = run / "likelihood.json"
+    if likelihood_file.exists() and has_manifest(run / "greedy"):
+        record_start(
+            results,
+            run / "test",
+            run / "greedy",
+            likelihood_file=likelihood_file,
+            policy_samples=policy_samples,
+        )
+    for scored in filter(has_manifest, sorted(run.glob("test-*"))):
+        record_prm(results, scored, scored.name.removeprefix("test-"))
+    for scored in filter(has_manifest, sorted(run.glob("processbench-*"))):
+        prm = scored.name.removeprefix("processbench-")
+        record_processbench(results, scored, rows_file=processbench_file, prm=prm)
+    for test in filter(has_manifest, sorted(run.glob("*-seed*-test"))):
+        name = test.name.removesuffix("-test")
+        policy, _, seed = name.rpartition("-seed")
+        greedy = run / f"{name}-greedy"
+        record_policy(
+            results,
+            test,
+            greedy if has_manifest(greedy) else None,
+            policy=policy,
+            seed=int(seed),
+            n_samples=policy_samples,
+        )
+
+
+def has_manifest(dataset: Path) -> bool:
+    """Return whether a dataset is complete."""
+    return (dataset / MANIFEST_FILE).exists()
 
 
 def record_start(

@@ -3,8 +3,6 @@
 import csv
 import math
 import random
-import re
-import shlex
 from collections import defaultdict
 from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
@@ -12,10 +10,9 @@ from statistics import fmean, stdev
 
 from fsdpo_bench.prm.processbench import (
     LabelledRewards,
-    best_threshold,
-    count_first_errors,
     f1_interval,
 )
+from fsdpo_bench.recipes.run_stages import DONE, read_measurements
 from real_results import (
     AVERAGE,
     BEST,
@@ -31,23 +28,20 @@ from real_results import (
     WEIGHTED_VOTE,
     read_rows,
 )
-from real_stages import PRMS, Sizes
 
 from fsdpo_data.core.statistics import mean_difference, mean_rate
-from fsdpo_data.steps.first_error import threshold_candidates
+from fsdpo_data.steps.first_error import (
+    best_threshold,
+    f1_of_hits,
+    find_hits,
+    threshold_candidates,
+)
 
 PRM_TITLES = {
     "outcome": "cross-entropy on outcomes",
     "rollouts": "cross-entropy on Monte-Carlo labels",
     "pqm": "PQM on Monte-Carlo labels",
     "implicit": "implicit loss on outcomes",
-}
-#: What a reward model learned from, after "the reward model".
-PRM_LABEL_TITLES = {
-    "outcome": "on outcomes",
-    "rollouts": "on Monte-Carlo labels",
-    "pqm": "on Monte-Carlo labels, with PQM",
-    "implicit": "on outcomes, with the implicit loss",
 }
 POLICY_TITLES = {
     START: "the model before training",
@@ -57,25 +51,6 @@ POLICY_TITLES = {
     "full-step": "Full-Step-DPO, γ 0.5",
     "full-step-4": "Full-Step-DPO, γ 4",
     "shuffled": "Full-Step-DPO, γ 0.5, shuffled rewards",
-}
-#: The work of stages, by name. Stages that sample or train have titles from their commands.
-STAGE_TITLES = {
-    "samples": "merge the training solutions",
-    "selected": "select training solutions",
-    "labelled": "Monte-Carlo labels, {sizes.rollouts} continuations per step",
-    "scored": "score the training solutions",
-    "pairs": "build pairs",
-    "shuffled-pairs.jsonl": "shuffle the rewards of the pairs",
-    "step-pairs": "build pairs of steps",
-    "likelihood.json": "likelihoods of the test samples",
-    "template.txt": "write the prompt template of ProcessBench",
-    "processbench": "import ProcessBench",
-}
-#: The work of the stages of a reward model, by the first word of their names.
-PRM_STAGE_TITLES = {
-    "prm": "train the reward model {labels}",
-    "test": "score {sizes.test_problems} × {sizes.samples} test samples, model {labels}",
-    "processbench": "score ProcessBench, model {labels}",
 }
 #: Paired comparisons of policies: a policy, and the policy that it is compared with.
 COMPARISONS = (
@@ -98,13 +73,14 @@ Values = Mapping[str, float]
 Row = Mapping[str, str]  #: A row of a CSV file, by column.
 
 
-def render_tables(results: Path, sizes: Sizes) -> str:
-    """Return all tables whose numbers exist."""
-    tables = (
-        prm_table(results, sizes.samples),
-        policy_table(results, sizes.policy_samples),
-        stage_table(results, sizes),
-    )
+def render_tables(results: Path, n_samples: int) -> str:
+    """Return all tables whose numbers exist.
+
+    Args:
+        results: Folder of the numbers.
+        n_samples: Number of samples of each test problem, among which reward models choose.
+    """
+    tables = (prm_table(results, n_samples), policy_table(results), stage_table(results))
     return "\n\n".join(table for table in tables if table)
 
 
@@ -150,7 +126,7 @@ def prm_table(results: Path, n_samples: int) -> str:
     return markdown_table(header, rows)
 
 
-def policy_table(results: Path, n_samples: int) -> str:
+def policy_table(results: Path) -> str:
     """Return the results of each policy, and the paired comparisons."""
     by_policy = read_policies(results)
     trained = [policy for policy in by_policy if policy != START]
@@ -159,6 +135,7 @@ def policy_table(results: Path, n_samples: int) -> str:
     common_ids = set.intersection(
         *({row["problem_id"] for row in rows} for seeds in by_policy.values() for rows in seeds)
     )
+    n_samples = int(by_policy[trained[0]][0][0]["samples"])
     rows = []
     for policy, title in POLICY_TITLES.items():
         if policy not in by_policy:
@@ -342,64 +319,28 @@ def format_processbench(results: Path, prm: str) -> str:
 
 def best_f1(rewards: Sequence[Sequence[float] | None], labels: Sequence[int]) -> float:
     """Return F1 on ProcessBench at the threshold with the best F1 on the same rows."""
-    f1 = count_first_errors(rewards, labels, best_threshold(rewards, labels)).f1
+    f1 = f1_of_hits(*find_hits(rewards, labels, best_threshold(rewards, labels)))
     assert f1 is not None, "ProcessBench has solutions with an error, and without one"
     return f1
 
 
-def stage_table(results: Path, sizes: Sizes) -> str:
+def stage_table(results: Path) -> str:
     """Return the time and memory of each complete stage."""
-    file = results / STAGES_FILE
-    if not file.exists():
+    stages = [row for row in read_measurements(results / STAGES_FILE) if row.status == DONE]
+    if not stages:
         return ""
-    with file.open(encoding="utf-8", newline="") as lines:
-        rows = [row for row in csv.DictReader(lines) if row["status"] == "done"]
     cells = [
         [
-            stage_title(row["stage"], row["command"], sizes),
-            row["seconds"],
-            f"{int(row['tokens']) / float(row['seconds']):.0f}" if row["tokens"] else "",
-            row["peak_mb"],
-            row["gpu_mb"],
+            stage.purpose,
+            f"{stage.seconds:.1f}",
+            f"{stage.tokens / stage.seconds:.0f}" if stage.tokens else "",
+            str(stage.peak_mb),
+            str(stage.gpu_mb or ""),
         ]
-        for row in rows
+        for stage in stages
     ]
     header = ["stage", "seconds", "sampled tokens/s", "peak memory (MB)", "peak GPU memory (MB)"]
     return markdown_table(header, cells)
-
-
-def stage_title(name: str, command: str, sizes: Sizes) -> str:
-    """Return the work of a stage in words.
-
-    Args:
-        name: The stage in ``stages.csv``.
-        command: Its command, which names the numbers of problems and samples.
-        sizes: The sizes of the run.
-    """
-    if match := re.fullmatch(r"(.+)-shard(\d+)", name):
-        _, n_shards = read_option(command, "--shard").split("/")
-        return f"{stage_title(match[1], command, sizes)}, part {match[2]} of {n_shards}"
-    policy = ""
-    if match := re.fullmatch(r"(.+)-seed(\d+)(-test|-greedy)?", name):
-        policy = POLICY_TITLES[match[1]] + (f", seed {match[2]}" if len(sizes.seeds) > 1 else "")
-    if " build " in command:
-        n_problems, n_samples = (read_option(command, flag) for flag in ("--limit", "--samples"))
-        split = "test" if read_option(command, "--split") == "test" else "training"
-        solutions = "one greedy solution" if n_samples == "1" else f"{n_samples} samples"
-        title = f"{solutions} of each of {n_problems} {split} problems"
-        return f"{title}: {policy}" if policy else title
-    if policy:
-        return f"train {policy}"
-    kind, _, prm = name.partition("-")
-    if prm in PRMS and kind in PRM_STAGE_TITLES:
-        return PRM_STAGE_TITLES[kind].format(sizes=sizes, labels=PRM_LABEL_TITLES[prm])
-    return STAGE_TITLES.get(name, name).format(sizes=sizes)
-
-
-def read_option(command: str, flag: str) -> str:
-    """Return the value of a flag of a command."""
-    words = shlex.split(command)
-    return words[words.index(flag) + 1]
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

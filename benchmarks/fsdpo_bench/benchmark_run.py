@@ -35,7 +35,7 @@ from fsdpo_data.engines.resolved import (
 )
 from fsdpo_data.engines.samplers import EngineLoader
 from fsdpo_data.engines.samplers.replay import count_completions
-from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, default_aggregate
+from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, model_aggregate
 from fsdpo_data.models.checkpoints import load_config
 from fsdpo_data.models.prompts import load_tokenizer
 from fsdpo_data.models.resolve import SERVED_REVISION, ResolvedWeights
@@ -271,7 +271,7 @@ def _with_default_aggregate(
     """Return a decoder with the aggregate of the reward model, if the options name none."""
     if not setup.aggregate or options.aggregate:
         return setup
-    return replace(setup, aggregate=default_aggregate(reward_model.weights))
+    return replace(setup, aggregate=model_aggregate(reward_model.weights))
 
 
 def check_tokenizer(prm: ResolvedWeights, policy: ResolvedWeights | None) -> list[str]:

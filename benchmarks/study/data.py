@@ -20,7 +20,8 @@ from typing import Any
 
 import polars as pl
 from control import CONTROL_PAIRS_FILE, write_control_pairs
-from fsdpo_bench.recipes.recipe import RecipeStage, pending_command, run_stages
+from fsdpo_bench.recipes.recipe import RecipeStage
+from fsdpo_bench.recipes.run_stages import pending_command, run_stages
 from plan import COMMANDS, DRAW_SEED_STEP, KINDS, PAIR_SEED, SIZES, STAGES, Arm, Size
 
 from fsdpo_data.core.entities import Problem

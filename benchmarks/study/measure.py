@@ -13,43 +13,41 @@ from policies import Measurements
 
 from fsdpo_data.core.statistics import Interval, MeanDifference
 
-RESAMPLES = 10_000
+RESAMPLES = 10_000  #: Draws of the bootstrap.
 #: Measurements by arm, one entry per training seed.
 Results = Mapping[str, Sequence[Measurements]]
 Rows = list[dict[str, object]]
 
 
-def estimate(value_SP: np.ndarray, seed: int = 0, resamples: int = RESAMPLES) -> MeanDifference:
+def estimate(value_SP: np.ndarray) -> MeanDifference:
     """Return the mean over training seeds and problems with a bootstrap interval and p-value.
 
-    The bootstrap draws seeds, and then problems within each seed. Each seed has test problems of
-    its own, so the variance between seeds contains the variance between problems. The interval is
-    therefore too wide if only the problems differ. It is too narrow if five seeds or fewer differ
-    much more than their problems do; ``benchmarks/intervals/interval_coverage.py`` measures both.
+    The bootstrap draws training seeds, and then problems within each seed. Each seed has test
+    problems of its own, so the variance between seeds contains the variance between problems. The
+    interval is therefore too wide if only the problems differ. It is too narrow if five seeds or
+    fewer differ much more than their problems do; ``benchmarks/measured/intervals.txt`` has both.
 
     The intervals of :mod:`fsdpo_data.core.statistics` have one level of independent units and
     values in a known range. Here, the units are nested, and ``kl`` has no bounds.
 
     Args:
-        value_SP: One value per seed and problem.
-        seed: Random seed of the bootstrap.
-        resamples: Number of resamples of the bootstrap.
+        value_SP: One value per training seed and problem.
     """
-    rng = np.random.default_rng(seed)
-    seeds, problems = value_SP.shape
-    problem_RSP = rng.integers(problems, size=(resamples, seeds, problems))
+    rng = np.random.default_rng(0)
+    n_seeds, n_problems = value_SP.shape
+    problem_RSP = rng.integers(n_problems, size=(RESAMPLES, n_seeds, n_problems))
     means_RS = np.take_along_axis(value_SP[None], problem_RSP, axis=2).mean(-1)
-    seed_RS = rng.integers(seeds, size=(resamples, seeds))
+    seed_RS = rng.integers(n_seeds, size=(RESAMPLES, n_seeds))
     means_R = np.take_along_axis(means_RS, seed_RS, axis=1).mean(-1)
     low, high = np.quantile(means_R, (0.025, 0.975))
     tail = min((means_R <= 0).mean(), (means_R >= 0).mean())
-    p = min(1.0, 2 * max(float(tail), 1 / resamples))
+    p = min(1.0, 2 * max(float(tail), 1 / RESAMPLES))
     return MeanDifference(
         value=float(value_SP.mean()),
         n=value_SP.size,
         ci95=Interval(float(low), float(high)),
         p=p,
-        clusters=seeds,
+        clusters=n_seeds,
     )
 
 

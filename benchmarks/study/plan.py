@@ -29,14 +29,14 @@ class Policy:
     arm: Arm  #: Loss and rewards.
     lr: float  #: Peak learning rate.
     beta: float  #: Strength of the pull towards the reference policy.
-    seed: int  #: Training seed; test problems depend on it too.
+    training_seed: int  #: Seed of the training; the test problems depend on it, too.
 
     @property
     def name(self) -> str:
         """Name of the directory of the run."""
         arm = self.arm
         credit = f"{arm.loss}-gamma{arm.gamma:g}-{arm.rewards}"
-        return f"{credit}-lr{self.lr:g}-beta{self.beta:g}-seed{self.seed}"
+        return f"{credit}-lr{self.lr:g}-beta{self.beta:g}-seed{self.training_seed}"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Size:
     validation: Mapping[str, Sequence[int]]
     #: By kind of problem: (number of problems, samples per problem) of the reported results.
     test: Mapping[str, Sequence[int]]
-    seeds: Sequence[int]  #: Training seeds; each has test problems of its own.
+    training_seeds: Sequence[int]  #: Seeds of the trainings; each has test problems of its own.
     arms: Sequence[str] = ()  #: Names of the arms; empty for all.
     #: Whether each seed has its own SFT policy, problems, samples, PRM and pairs. All seeds
     #: share the first stage of SFT, from the size in ``based_on``.

@@ -65,7 +65,7 @@ def training_config(directory: StudyDirectory, policy: Policy, pairs: Path, out:
         loss=arm.loss,
         lr=policy.lr,
         beta=policy.beta,
-        seed=policy.seed,
+        seed=policy.training_seed,
         max_steps=directory.size.steps,
         reference_cache=directory.out / f"reference-{pairs.stem}",
         resume=out.exists(),
@@ -83,13 +83,15 @@ def measure_policy(directory: StudyDirectory, split: str, policy: Policy) -> Mea
     file = directory.out / split / f"{policy.name}.json"
     if not file.exists():
         model = train_policy(directory, policy)
-        write_text(file, json.dumps(_measure_problems(model, directory, split, policy.seed)))
+        write_text(
+            file, json.dumps(_measure_problems(model, directory, split, policy.training_seed))
+        )
     measurements: Measurements = json.loads(file.read_text())
     return measurements
 
 
 def _measure_problems(
-    model: Path, directory: StudyDirectory, split: str, seed: int
+    model: Path, directory: StudyDirectory, split: str, training_seed: int
 ) -> Measurements:
     is_test = split == "test"
     counts = directory.size.test if is_test else directory.size.validation
@@ -97,7 +99,7 @@ def _measure_problems(
     sampler = load_sampler(str(model), SamplerOptions(engine="transformers"))
     measurements: dict[str, Mapping[str, list[float]]] = {}
     for kind, (count, n) in counts.items():
-        problems = make_problems(split, count, first_seed + seed, KINDS[kind])
+        problems = make_problems(split, count, first_seed + training_seed, KINDS[kind])
         texts = _sample_texts(sampler, problems, n, TEMPERATURE)
         samples = list(zip(problems, texts, strict=True))
         measurements[kind] = {

@@ -48,15 +48,19 @@ class Study:
         self.chosen: dict[str, Policy] = {}
         self.results: dict[str, list[Measurements]] = {}
         self._pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
-        self._measure_arm([Policy(SFT, lr=0, beta=0, seed=directory.size.seeds[0])])
+        self._measure_arm(
+            [Policy(SFT, lr=0, beta=0, training_seed=directory.size.training_seeds[0])]
+        )
 
     def add(self, arm: Arm) -> None:
         """Choose the learning rate and β of an arm, then train and measure it with every seed."""
         size = self.directory.size
         for directory in data_directories(self.directory):
             arm_pairs(directory, arm)  # Create the file before parallel runs need it.
-        first_seed = size.seeds[0]
-        self._measure_arm([Policy(arm, **setting, seed=first_seed) for setting in size.settings])
+        first_seed = size.training_seeds[0]
+        self._measure_arm(
+            [Policy(arm, **setting, training_seed=first_seed) for setting in size.settings]
+        )
 
     def write_tables(self) -> list[Path]:
         """Write the tables of the finished arms; return their files."""
@@ -100,9 +104,9 @@ class Study:
             self.swept |= zip(policies, self._pool.map(measure, policies), strict=True)
             policies.sort(key=lambda policy: -sum(self.swept[policy]["solve"]["sampled"]))
         best = policies[0]
-        runs = [replace(best, seed=seed) for seed in self.directory.size.seeds]
+        runs = [replace(best, training_seed=seed) for seed in self.directory.size.training_seeds]
         self.chosen[best.arm.name] = best
-        directories = [seed_directory(self.directory, run.seed) for run in runs]
+        directories = [seed_directory(self.directory, run.training_seed) for run in runs]
         results = self._pool.map(measure_policy, directories, ["test"] * len(runs), runs)
         self.results[best.arm.name] = list(results)
 
@@ -120,27 +124,26 @@ def main() -> None:
     # Each command and policy uses one thread; `--jobs` determines the number of busy cores.
     os.environ["OMP_NUM_THREADS"] = "1"
     for size in options.sizes:
-        seeds = options.seeds or SIZES[size].seeds
-        run_size(
-            StudyDirectory(options.out / size, replace(SIZES[size], seeds=seeds)), options.jobs
-        )
+        seeds = options.seeds or SIZES[size].training_seeds
+        directory = StudyDirectory(options.out / size, replace(SIZES[size], training_seeds=seeds))
+        run_size(directory, options.jobs)
     write_report(options.out)
     if options.publish:
         publish(options.out, options.publish, full_sizes[0])
 
 
-def seed_directory(directory: StudyDirectory, seed: int) -> StudyDirectory:
-    """Return the directory of the data that a seed uses; seeds share it unless they are draws."""
+def seed_directory(directory: StudyDirectory, training_seed: int) -> StudyDirectory:
+    """Return the directory of the data of a training seed; seeds share it unless they are draws."""
     if not directory.size.draws:
         return directory
-    return replace(directory, out=directory.out / f"draw-{seed}", draw=seed)
+    return replace(directory, out=directory.out / f"draw-{training_seed}", draw=training_seed)
 
 
 def data_directories(directory: StudyDirectory) -> list[StudyDirectory]:
     """Return the directories of the data of a size: one per draw, or one for all seeds."""
     if not directory.size.draws:
         return [directory]
-    return [seed_directory(directory, seed) for seed in directory.size.seeds]
+    return [seed_directory(directory, seed) for seed in directory.size.training_seeds]
 
 
 def publish(out: Path, folder: Path, first_size: str) -> None:

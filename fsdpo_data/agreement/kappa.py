@@ -90,7 +90,7 @@ def kappa_interval(
 ) -> Interval | None:
     """Return the bootstrap interval of Cohen's kappa, with problems as the independent units.
 
-    ``benchmarks/intervals/interval_coverage.py`` measures how often it contains kappa. It is None
+    ``benchmarks/measured/intervals.txt`` has its coverage. It is None
     below two problems, without a kappa, and if all labels agree.
     """
     columns = (np.ones(len(problems)), reference, labeller, np.logical_and(reference, labeller))

@@ -19,9 +19,10 @@ from fsdpo_data.core.sampling import Seed
 from fsdpo_data.core.statistics import Interval, Mean, mean_rate
 from fsdpo_data.steps.first_error import (
     NO_ERROR,
-    find_first_below,
+    best_threshold,
+    f1_of_hits,
     find_first_wrong,
-    harmonic_mean,
+    find_hits,
     threshold_candidates,
 )
 
@@ -120,6 +121,11 @@ class _SolutionPair(NamedTuple):
     truth: list[bool]  #: Labels of the reference.
     scores: Sequence[float]  #: Scores of the labeller.
 
+    @property
+    def first_error(self) -> int:
+        """The first wrong step of the reference, or ``NO_ERROR``."""
+        return find_first_wrong(not is_right for is_right in self.truth)
+
 
 def compare_labellers(options: AgreeOptions) -> AgreementReport:
     """Compare two labellers of the same solutions.
@@ -201,16 +207,15 @@ def _is_tuning(problem: str, seed: int) -> bool:
 
 def _best_threshold(pairs: Sequence[_SolutionPair], goal: str) -> float:
     """Return the quantile of the scores with the highest F1 or kappa; the lowest of equal ones."""
-    candidates = threshold_candidates(pair.scores for pair in pairs)
+    scores = [pair.scores for pair in pairs]
+    if goal == "f1":
+        return best_threshold(scores, [pair.first_error for pair in pairs])
 
-    def quality(threshold: float) -> float:
-        if goal == "f1":
-            f1 = _first_errors(pairs, threshold).f1
-            return -1.0 if f1 is None else f1
+    def kappa(threshold: float) -> float:
         kappa = _step_agreement(pairs, threshold).kappa
         return -2.0 if kappa is None else kappa
 
-    return max(candidates, key=quality)
+    return max(threshold_candidates(scores), key=kappa)
 
 
 def _step_agreement(pairs: Iterable[_SolutionPair], threshold: float) -> StepAgreement:
@@ -259,22 +264,15 @@ def _by_position(pairs: Sequence[_SolutionPair], threshold: float) -> dict[str, 
 
 def _first_errors(pairs: Sequence[_SolutionPair], threshold: float) -> FirstErrorAgreement:
     """Return how often the labeller names the first error of the reference."""
-    hits: dict[bool, list[tuple[str, bool]]] = {True: [], False: []}
-    for pair in pairs:
-        truth = find_first_wrong(not is_right for is_right in pair.truth)
-        guess = find_first_below(pair.scores, threshold)
-        hits[truth != NO_ERROR].append((pair.problem, guess == truth))
-    with_error = _mean_hits(hits[True])
-    without_error = _mean_hits(hits[False])
-    f1 = None
-    if with_error.value is not None and without_error.value is not None:
-        f1 = harmonic_mean(with_error.value, without_error.value)
-    return FirstErrorAgreement(f1, with_error, without_error)
-
-
-def _mean_hits(hits: Sequence[tuple[str, bool]]) -> Mean:
-    """Return the fraction of hits, clustered by problem."""
-    return mean_rate([is_hit for _, is_hit in hits], [problem for problem, _ in hits])
+    first_errors = [pair.first_error for pair in pairs]
+    hits = find_hits([pair.scores for pair in pairs], first_errors, threshold)
+    problems_with_error = [pair.problem for pair in pairs if pair.first_error != NO_ERROR]
+    problems_without_error = [pair.problem for pair in pairs if pair.first_error == NO_ERROR]
+    return FirstErrorAgreement(
+        f1=f1_of_hits(*hits),
+        with_error=mean_rate(hits[0], problems_with_error),
+        without_error=mean_rate(hits[1], problems_without_error),
+    )
 
 
 def format_report(report: AgreementReport) -> str:

@@ -143,7 +143,7 @@ def wilson_interval(totals_G: ArrayLike, counts_G: ArrayLike | None = None) -> I
     size, with a t quantile for few clusters (Korn & Graubard 1998; Dean & Pagano 2015). The
     interval stays inside [0, 1], and has a positive width even if all values are equal.
 
-    ``benchmarks/intervals/interval_coverage.py`` measures how often the interval contains the mean.
+    ``benchmarks/measured/intervals.txt`` has its coverage.
 
     Args:
         totals_G: Sum of the values of each cluster.

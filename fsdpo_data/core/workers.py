@@ -52,8 +52,10 @@ def worker_processes(count: int) -> Iterator[ProcessPoolExecutor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def run_child(command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
-    """Run a command to its end and return its exit code; on Linux, it ends with this process.
+def start_child(
+    command: Sequence[str], env: Mapping[str, str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Start a command; on Linux, it ends with this process.
 
     Args:
         command: The command line.
@@ -66,4 +68,14 @@ def run_child(command: Sequence[str], env: Mapping[str, str] | None = None) -> i
         if prctl is not None:
             prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
-    return subprocess.run(command, env=env, preexec_fn=end_with_parent).returncode
+    return subprocess.Popen(command, env=env, preexec_fn=end_with_parent)
+
+
+def run_child(command: Sequence[str]) -> int:
+    """Run a command to its end and return its exit code; see :func:`start_child`."""
+    with start_child(command) as process:
+        try:
+            return process.wait()
+        except BaseException:  # such as Ctrl-C, which the command gets, too
+            process.kill()
+            raise

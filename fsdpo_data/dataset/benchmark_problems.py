@@ -17,7 +17,7 @@ from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 from fsdpo_data.dataset.schema import column_problems, scan_rows
 from fsdpo_data.hub.client import HubRepo, call_hub, hub_errors
-from fsdpo_data.problems.benchmark_places import BENCHMARKS_KEY, benchmark_places
+from fsdpo_data.problems.benchmark_rows import BENCHMARKS_KEY, benchmark_rows
 
 #: The option of a command that otherwise refuses benchmark problems.
 AllowBenchmark = Annotated[bool, Option(in_digest=False)]
@@ -111,7 +111,7 @@ def _check_files(files: Sequence[Path], location: str) -> None:
     names: dict[str, None] = {}
     for (text,) in collect_rows(metadata.filter(has_key)).iter_rows():
         with contextlib.suppress(ValueError):  # a source may have a field of this name
-            problem_places = benchmark_places(json.loads(text))
+            problem_places = benchmark_rows(json.loads(text))
             count += bool(problem_places)
             names |= dict.fromkeys(problem_place.name for problem_place in problem_places)
     if count:

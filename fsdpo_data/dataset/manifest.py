@@ -28,7 +28,7 @@ from fsdpo_data.core.row_files import suggest_entries, summarize_list
 from fsdpo_data.dataset.run_directory import CONFIG_FILE, MANIFEST_FILE, SHARD_FILE
 from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, is_readable, major_version
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
-from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, PAIR_AGGREGATE
+from fsdpo_data.steps.rewards import default_pair_aggregate
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 RecordT = TypeVar("RecordT", bound="StageRecord[Any, Any]")
@@ -237,7 +237,7 @@ class Manifest(FileModel):
     @property
     def pair_aggregate(self) -> str:
         """The aggregate that ranks solutions if no other one is named."""
-        return OUTCOME_AGGREGATE if self.has_outcome_rewards else PAIR_AGGREGATE
+        return default_pair_aggregate(is_outcome_model=self.has_outcome_rewards)
 
     @property
     def reward_meaning(self) -> str:

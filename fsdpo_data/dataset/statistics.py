@@ -39,8 +39,8 @@ from fsdpo_data.steps.rewards import (
     AGGREGATES,
     DEFAULT_GAMMA,
     OUTCOME_AGGREGATE,
-    PAIR_AGGREGATE,
     aggregate_expr,
+    default_pair_aggregate,
 )
 
 
@@ -287,7 +287,7 @@ class _RewardSum(NamedTuple):
 
 def _main_aggregate(aggregates: Sequence[str]) -> str:
     """Return the one of the measured aggregates that suits the reward model."""
-    return OUTCOME_AGGREGATE if OUTCOME_AGGREGATE in aggregates else PAIR_AGGREGATE
+    return default_pair_aggregate(is_outcome_model=OUTCOME_AGGREGATE in aggregates)
 
 
 def reward_statistics(

@@ -160,7 +160,9 @@ class EngineOptions(Options):
     ] = "auto"
     """For `transformers`: device of the model; `auto` takes a GPU if there is one."""
     dtype: Annotated[_Dtype, Option(panel=_ENGINE_PANEL)] = "auto"
-    """Data type of the weights; `auto` keeps the data type of the checkpoint."""
+    """Data type of the weights. `auto` keeps the data type of the checkpoint, but takes float32 in
+    place of bfloat16 on CPUs without instructions for bfloat16.
+    """
     engine_arg: Annotated[
         Sequence[str], Option(panel=_ENGINE_PANEL, metavar="KEY=JSON", in_digest=False)
     ] = ()

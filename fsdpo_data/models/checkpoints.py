@@ -31,6 +31,7 @@ def load_checkpoint(
     dtype: str,
     expected: str,
     field: str = "model",
+    device: str = "auto",
     configure: Callable[[Any], None] | None = None,
     **load_arguments: Any,
 ) -> tuple[Any, Any]:
@@ -39,9 +40,10 @@ def load_checkpoint(
     Args:
         auto_class: Name of the ``AutoModelFor…`` class.
         weights: The checkpoint.
-        dtype: Name of a torch dtype, or ``auto`` for the dtype of the checkpoint.
+        dtype: Name of a torch dtype, or ``auto``; see :func:`resolve_dtype`.
         expected: The expected kind of checkpoint, for errors.
         field: The option that names the checkpoint, for errors.
+        device: Device of the model: ``cuda``, ``cpu`` or ``auto``.
         configure: Changes the config before the weights are loaded.
         load_arguments: Further arguments of ``from_pretrained``.
 
@@ -68,7 +70,7 @@ def load_checkpoint(
                 weights.path,
                 revision=weights.commit,
                 config=config,
-                dtype=dtype,
+                dtype=resolve_dtype(dtype, config, pick_device(device)),
                 use_safetensors=True,
                 trust_remote_code=False,
                 output_loading_info=True,
@@ -306,3 +308,31 @@ def pick_device(device: str) -> str:
     if device != "auto":
         return device
     return "cuda" if has_gpu else "cpu"
+
+
+def resolve_dtype(dtype: str, config: Any, device: str) -> str:
+    """Return the name of the torch dtype that a checkpoint is loaded in.
+
+    ``auto`` becomes the dtype of the checkpoint, but float32 in place of bfloat16 on a CPU that
+    does not compute in bfloat16. If the checkpoint states no dtype, ``auto`` stays.
+
+    Args:
+        dtype: Name of a torch dtype, or ``auto``.
+        config: The config of the checkpoint.
+        device: Device of the model: ``cuda`` or ``cpu``.
+    """
+    if dtype != "auto":
+        return dtype
+    stored_dtype = str(config.dtype or "auto").removeprefix("torch.")
+    is_quantized = getattr(config, "quantization_config", None) is not None
+    if stored_dtype != "bfloat16" or is_quantized or device != "cpu" or cpu_has_bfloat16():
+        return stored_dtype
+    return "float32"
+
+
+def cpu_has_bfloat16() -> bool:
+    """Return whether the CPU has instructions for bfloat16 (avx512_bf16 or amx_bf16).
+
+    Other CPUs compute in float32 and convert.
+    """
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

@@ -36,7 +36,7 @@ from fsdpo_data.problems.question_key import question_key
 #: Version of the definition of the overlap, which manifests name.
 OVERLAP_METHOD = "template@2"
 NGRAM_SIZE = 4  #: Tokens of a run.
-#: Minimum overlap of a reported pair; ``benchmarks/contamination/math_perturb.py`` measures it.
+#: Minimum overlap of a reported pair; ``docs/howto/select.md`` has precision and recall.
 MIN_OVERLAP = 0.6
 #: Tokens of the shortest text that is compared. "What is 1 + 1?" is a template of many problems.
 MIN_TOKENS = 8

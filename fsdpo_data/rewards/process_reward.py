@@ -11,7 +11,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
-from fsdpo_data.engines.scorers.prm_formats import default_aggregate, needs_question
+from fsdpo_data.engines.scorers.prm_formats import model_aggregate, needs_question
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.prompts import Template, add_chat_format, get_template, template_of_ref
 from fsdpo_data.models.resolve import find_trained_template_ref
@@ -186,7 +186,7 @@ def process(
     find_template: Callable[[str], Template] = get_template
     trained_template: Template | None = None
     reads_question = False
-    model_aggregate = DEFAULT_AGGREGATE
+    default_name = DEFAULT_AGGREGATE
     if isinstance(prm, str | Path):
         options = engine or ScorerOptions()
         weights = resolve_prm(str(prm), options)
@@ -197,7 +197,7 @@ def process(
             )
         find_template = partial(get_template, tokenizer_path=weights.path, revision=weights.commit)
         reads_question = needs_question(weights)
-        model_aggregate = default_aggregate(weights)
+        default_name = model_aggregate(weights)
     elif engine is None:
         scorer = SharedScorer(partial(_return_scorer, prm))
     else:
@@ -208,7 +208,7 @@ def process(
         )
     return ProcessReward(
         scorer,
-        aggregate=check_aggregate(aggregate or model_aggregate),
+        aggregate=check_aggregate(aggregate or default_name),
         per_step=per_step,
         question_column=question_column,
         template=find_template(template) if template else None,

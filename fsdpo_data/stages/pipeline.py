@@ -45,7 +45,7 @@ from fsdpo_data.problems.row_formats import RowReading
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, build_shard
 from fsdpo_data.stages.score import ScoreStage, warn_about_template
-from fsdpo_data.steps.rewards import OUTCOME_AGGREGATE, OUTCOME_LABELS, PAIR_AGGREGATE
+from fsdpo_data.steps.rewards import OUTCOME_LABELS, default_pair_aggregate
 from fsdpo_data.steps.segment import SEGMENTERS, segmenter_name
 
 log = logging.getLogger(__name__)
@@ -249,7 +249,7 @@ def _make_stages(options: BuildOptions) -> list[Stage]:
     is_outcome_model = reward_model.settings.last_step_only
     pair_spec = PairSpec(
         top=PairSpec().top if options.top is None else options.top,
-        aggregate=OUTCOME_AGGREGATE if is_outcome_model else PAIR_AGGREGATE,
+        aggregate=default_pair_aggregate(is_outcome_model=is_outcome_model),
     )
     return [ScoreStage(reward_model, options.failure_policy), PairStage(pair_spec)]
 

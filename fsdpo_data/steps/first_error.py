@@ -8,10 +8,14 @@ their harmonic mean, and the threshold is the score with the highest F1.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 RIGHT_STEP_LABEL = 0.5  #: Smallest label of a right step, where a step is either right or wrong.
 NO_ERROR = -1  #: First error of a solution without a wrong step.
 MAX_CANDIDATES = 200  #: Maximum number of thresholds to try; they are quantiles of the scores.
+
+#: The scores of the steps of each solution; None for a solution that was not scored.
+SolutionScores: TypeAlias = Sequence[Sequence[float] | None]
 
 
 def find_first_wrong(is_wrong: Iterable[bool]) -> int:
@@ -30,12 +34,52 @@ def harmonic_mean(first: float, second: float) -> float:
     return 2 * first * second / total if total else 0.0
 
 
-def threshold_candidates(scores: Iterable[Sequence[float] | None]) -> list[float]:
-    """Return quantiles of the scores of all steps, in ascending order; 0.5 without scores.
+def find_hits(
+    scores: SolutionScores, first_errors: Sequence[int], threshold: float
+) -> tuple[list[bool], list[bool]]:
+    """Return whether the first step below a threshold is the first wrong step.
 
     Args:
-        scores: The scores of each solution; None for a solution that was not scored.
+        scores: The scores of each solution. A solution that was not scored is no hit.
+        first_errors: Index of the first wrong step of each solution, or ``NO_ERROR``.
+        threshold: The threshold.
+
+    Returns:
+        The hits of the solutions with an error, and of the solutions without one.
     """
+    with_error: list[bool] = []
+    without_error: list[bool] = []
+    for solution_scores, first_error in zip(scores, first_errors, strict=True):
+        is_hit = (
+            solution_scores is not None
+            and find_first_below(solution_scores, threshold) == first_error
+        )
+        (without_error if first_error == NO_ERROR else with_error).append(is_hit)
+    return with_error, without_error
+
+
+def f1_of_hits(with_error: Sequence[bool], without_error: Sequence[bool]) -> float | None:
+    """Return the harmonic mean of two accuracies; None without solutions of one kind."""
+    if not with_error or not without_error:
+        return None
+    return harmonic_mean(sum(with_error) / len(with_error), sum(without_error) / len(without_error))
+
+
+def best_threshold(scores: SolutionScores, first_errors: Sequence[int]) -> float:
+    """Return the quantile of the scores with the highest F1; the lowest of equal ones.
+
+    Args:
+        scores: The scores of each solution.
+        first_errors: Index of the first wrong step of each solution, or ``NO_ERROR``.
+    """
+    return max(
+        threshold_candidates(scores),
+        key=lambda threshold: f1_of_hits(*find_hits(scores, first_errors, threshold)) or 0.0,
+    )
+
+
+def threshold_candidates(scores: SolutionScores) -> list[float]:
+    """Return quantiles of the scores of all steps, in ascending order; 0.5 without scores."""
     all_scores = sorted(score for solution_scores in scores for score in solution_scores or ())
     if not all_scores:
         return [0.5]

@@ -77,6 +77,23 @@ REWARD_PRECISION = 1e-6  #: Precision of aggregated rewards, whose steps are sto
 DEFAULT_GAMMA = 0.5  #: Inverse temperature γ of the step weights (section 4.1 of the paper).
 
 
+def default_aggregate(*, is_outcome_model: bool, format_aggregate: str | None = None) -> str:
+    """Return the aggregate of decoders that choose among samples, if the user names none.
+
+    Args:
+        is_outcome_model: Whether only the reward of the last step is trained.
+        format_aggregate: The aggregate of the PRM format; None without a format.
+    """
+    if is_outcome_model:
+        return OUTCOME_AGGREGATE
+    return format_aggregate or DEFAULT_AGGREGATE
+
+
+def default_pair_aggregate(*, is_outcome_model: bool) -> str:
+    """Return the aggregate that ranks solutions for pairs, if the user names none."""
+    return OUTCOME_AGGREGATE if is_outcome_model else PAIR_AGGREGATE
+
+
 def check_aggregate(name: str) -> str:
     """Return ``name`` if it is a known aggregate.
 

@@ -15,6 +15,7 @@ import torch
 from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.toml_tables import read_toml
 from fsdpo_data.hub.client import HubRepo, find_file
+from fsdpo_data.models.checkpoints import cpu_has_bfloat16
 from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights
 from fsdpo_data.problems.embedded import CHECKPOINT
 from fsdpo_train.config import TrainConfig
@@ -52,7 +53,7 @@ def with_computed_defaults(config: ConfigT) -> ConfigT:
         values = ", ".join(f"`{name}={value}`" for name, value in defaults.items())
         log.info(f"{subject}: {values}")
     config = config.replace(**defaults)
-    return config.replace(dtype=_default_dtype()) if config.dtype == "auto" else config
+    return config.replace(dtype=_default_dtype(config)) if config.dtype == "auto" else config
 
 
 def computed_names(config: TrainConfig) -> Collection[str]:
@@ -76,25 +77,39 @@ def _tiny_defaults(config: TrainConfig) -> dict[str, Any]:
 
 def _is_tiny(weights: ResolvedWeights) -> bool:
     """Return whether a model is the embedded one, or has its sizes."""
+    tiny_config = read_json(CHECKPOINT / "config.json")
+    sizes = [tiny_config[key] for key in _SIZE_KEYS]
+    model_config = _read_config(weights)
+    return [model_config.get(key) for key in _SIZE_KEYS] == sizes
+
+
+def _read_config(weights: ResolvedWeights) -> dict[str, Any]:
+    """Return the ``config.json`` of a model; an empty table if it cannot be read."""
     if weights.commit is None:
         file: Path | None = Path(weights.path) / "config.json"
     else:
         file = find_file(HubRepo(weights.path, "model", weights.commit), "config.json")
-    return file is not None and _read_sizes(file) == _read_sizes(CHECKPOINT / "config.json")
-
-
-def _read_sizes(file: Path) -> list[Any]:
-    """Return the sizes in a ``config.json``; an empty list if it cannot be read."""
     try:
-        model_config = read_json(file)
-        return [model_config.get(key) for key in _SIZE_KEYS]
-    except (OSError, ValueError, AttributeError):  # the loading of the model names the error
-        return []
+        model_config = read_json(file) if file is not None else {}
+    except (OSError, ValueError):  # the loading of the model names the error
+        return {}
+    return model_config if isinstance(model_config, dict) else {}
 
 
-def _default_dtype() -> str:
-    """Return ``bfloat16`` for a GPU that computes in it, else ``float32``."""
-    has_bfloat16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported(
-        including_emulation=False
-    )
+def _default_dtype(config: TrainConfig) -> str:
+    """Return ``bfloat16`` for a processor that computes in it, else ``float32``.
+
+    On a CPU, only models with bfloat16 weights are trained in bfloat16.
+    """
+    if torch.cuda.is_available():
+        has_bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        has_bfloat16 = cpu_has_bfloat16() and _has_bfloat16_weights(config)
     return "bfloat16" if has_bfloat16 else "float32"
+
+
+def _has_bfloat16_weights(config: TrainConfig) -> bool:
+    if config.model is None:
+        return False
+    model_config = _read_config(resolve_weights(config.model))
+    return "bfloat16" in (model_config.get("dtype"), model_config.get("torch_dtype"))

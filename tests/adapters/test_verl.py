@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,8 @@ def test_verl_computes_advantages_with_the_estimator() -> None:
     from verl import DataProto
     from verl.trainer.ppo.ray_trainer import compute_advantage
 
+    # The file that the page copies.
+    sys.path.insert(0, str(Path(__file__).parents[2] / "examples/rl"))
     exec(page_block("rl.md", "# step_estimator.py"), {})
     rewards = torch.tensor([[0.0, 1.0, 0.0, 0.5], [0.0, 0.25, 0.0, 0.0]])
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0]])

@@ -26,7 +26,7 @@ from typer.testing import CliRunner
 
 from fsdpo_data.api import open_dataset
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.problems.benchmark_places import BenchmarkPlace
+from fsdpo_data.problems.benchmark_rows import BenchmarkRow
 
 pytestmark = [
     pytest.mark.proof,
@@ -331,7 +331,7 @@ def test_hostile_text_is_shown_as_plain_text(browser: Browser, tmp_path: Path) -
     megabyte = f"$\\frac{{{'{' * 500_000}}}$ $${'x^' * 250_000}$$"
     formulas = rf"{megabyte} $\text{{<script>alert(1)</script>}}$"
     text = f"{HOSTILE} \u202e\u2067\u05d0\u05d1\u05d2 {formulas} "
-    problems = [make_problem(number, [BenchmarkPlace("gsm8k", number)], text) for number in (0, 1)]
+    problems = [make_problem(number, [BenchmarkRow("gsm8k", number)], text) for number in (0, 1)]
     # Every step contains a different long formula.
     rows = [
         make_solution(

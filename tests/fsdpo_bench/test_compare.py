@@ -26,7 +26,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.statistics import mcnemar, mean_difference
 from fsdpo_data.models.prompts import TemplateRef
-from fsdpo_data.problems.benchmark_places import BenchmarkPlace
+from fsdpo_data.problems.benchmark_rows import BenchmarkRow
 
 TASKS = {"gsm8k": 40, "gsm_ic2": 35}
 DECODERS = ("greedy", "sc@4", "bon@4:min")
@@ -143,7 +143,7 @@ def test_one_of_several_reward_models_is_named(tmp_path: Path) -> None:
 
 
 def test_repeated_questions_are_paired_by_occurrence(tmp_path: Path) -> None:
-    problem = make_problem(0, [BenchmarkPlace("asdiv", 0), BenchmarkPlace("asdiv", 1)])
+    problem = make_problem(0, [BenchmarkRow("asdiv", 0), BenchmarkRow("asdiv", 1)])
     a = write_dataset(tmp_path / "a", [problem], make_solutions(problem, "c"))
     b = write_dataset(tmp_path / "b", [problem], make_solutions(problem, "i"))
     [delta] = compare(a, b).differences
@@ -151,13 +151,13 @@ def test_repeated_questions_are_paired_by_occurrence(tmp_path: Path) -> None:
 
 
 def test_a_problem_with_two_places_is_one_unit(tmp_path: Path) -> None:
-    benchmark_places = [
-        [BenchmarkPlace("a", 0, cluster="base")],
-        [BenchmarkPlace("a", 1, cluster="base")],
-        [BenchmarkPlace("a", 2), BenchmarkPlace("a", 4)],
-        [BenchmarkPlace("a", 3)],
+    benchmark_rows = [
+        [BenchmarkRow("a", 0, cluster="base")],
+        [BenchmarkRow("a", 1, cluster="base")],
+        [BenchmarkRow("a", 2), BenchmarkRow("a", 4)],
+        [BenchmarkRow("a", 3)],
     ]
-    problems = [make_problem(number, entries) for number, entries in enumerate(benchmark_places)]
+    problems = [make_problem(number, entries) for number, entries in enumerate(benchmark_rows)]
     a, b = (
         write_dataset(
             tmp_path / name,

@@ -46,7 +46,7 @@ from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.dataset.stage_registry import STAGES
 from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef
-from fsdpo_data.problems.benchmark_places import BenchmarkPlace
+from fsdpo_data.problems.benchmark_rows import BenchmarkRow
 from fsdpo_data.stages.pair import PairOptions
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
@@ -302,9 +302,9 @@ def test_cost_is_of_k_samples_or_of_a_search(tmp_path: Path) -> None:
 def test_a_problem_with_several_places_costs_once(tmp_path: Path) -> None:
     """Its samples exist once, so a decoder of all samples costs as much as the dataset."""
     problems = [
-        make_problem(0, [BenchmarkPlace("a", 0), BenchmarkPlace("a", 2), BenchmarkPlace("b", 1)]),
-        make_problem(1, [BenchmarkPlace("a", 1)]),
-        make_problem(2, [BenchmarkPlace("b", 0)]),
+        make_problem(0, [BenchmarkRow("a", 0), BenchmarkRow("a", 2), BenchmarkRow("b", 1)]),
+        make_problem(1, [BenchmarkRow("a", 1)]),
+        make_problem(2, [BenchmarkRow("b", 0)]),
     ]
     rows = [
         row
@@ -342,11 +342,11 @@ def test_any_beam_search_is_a_part_with_the_name_of_its_decoder(tmp_path: Path) 
 def test_a_problem_counts_at_each_of_its_places(tmp_path: Path) -> None:
     """Two benchmarks share a problem, and one lists it twice with other groups."""
     twice = [
-        BenchmarkPlace("a", 0, {"level": "1"}),
-        BenchmarkPlace("a", 2, {"level": "2"}),
-        BenchmarkPlace("b", 0),
+        BenchmarkRow("a", 0, {"level": "1"}),
+        BenchmarkRow("a", 2, {"level": "2"}),
+        BenchmarkRow("b", 0),
     ]
-    problems = [make_problem(0, twice), make_problem(1, [BenchmarkPlace("a", 1, {"level": "2"})])]
+    problems = [make_problem(0, twice), make_problem(1, [BenchmarkRow("a", 1, {"level": "2"})])]
     rows = [*make_solutions(problems[0], "c"), *make_solutions(problems[1], "i")]
     tasks = measure_paths(write_dataset(tmp_path / "d", problems, rows)).tasks
     assert {name: task.problems for name, task in tasks.items()} == {"a": 3, "b": 1}
@@ -358,14 +358,14 @@ def test_a_problem_counts_at_each_of_its_places(tmp_path: Path) -> None:
 
 def dependent_problems() -> tuple[list[Problem], list[str]]:
     """Return problems of which two share a base and one occurs twice, and all their clusters."""
-    benchmark_places = [
-        [BenchmarkPlace("a", 0, cluster="base")],
-        [BenchmarkPlace("a", 1, cluster="base")],
-        [BenchmarkPlace("a", 2), BenchmarkPlace("a", 5)],
-        [BenchmarkPlace("a", 3)],
-        [BenchmarkPlace("a", 4)],
+    benchmark_rows = [
+        [BenchmarkRow("a", 0, cluster="base")],
+        [BenchmarkRow("a", 1, cluster="base")],
+        [BenchmarkRow("a", 2), BenchmarkRow("a", 5)],
+        [BenchmarkRow("a", 3)],
+        [BenchmarkRow("a", 4)],
     ]
-    problems = [make_problem(number, entries) for number, entries in enumerate(benchmark_places)]
+    problems = [make_problem(number, entries) for number, entries in enumerate(benchmark_rows)]
     return problems, ["base", "base", "twice", "3", "4", "twice"]
 
 
@@ -381,7 +381,7 @@ def test_problems_on_one_base_and_places_of_one_problem_are_one_unit(tmp_path: P
 
 
 def test_a_run_counts_the_problems_that_all_parts_have(tmp_path: Path) -> None:
-    problems = [make_problem(n, [BenchmarkPlace("math", n)]) for n in range(4)]
+    problems = [make_problem(n, [BenchmarkRow("math", n)]) for n in range(4)]
     run = tmp_path / "run"
     samples = [row for problem in problems[:3] for row in make_solutions(problem, "cc")]
     write_dataset(run / "samples", problems, samples)
@@ -401,7 +401,7 @@ def test_a_run_counts_the_problems_that_all_parts_have(tmp_path: Path) -> None:
 def test_problems_of_another_split_are_not_a_part_of_the_benchmark(tmp_path: Path) -> None:
     """Training problems and the benchmark have one source, such as the embedded problems."""
     train = [make_problem(n, source="embedded") for n in range(2)]
-    test = [make_problem(n, [BenchmarkPlace("embedded", n)], source="embedded") for n in range(2)]
+    test = [make_problem(n, [BenchmarkRow("embedded", n)], source="embedded") for n in range(2)]
     for problems, task_problems in ((train, None), (test, 500)):
         rows = [row for problem in problems for row in make_solutions(problem, "ci")]
         root = write_dataset(tmp_path / str(task_problems), problems, rows)
@@ -426,7 +426,7 @@ def test_each_problem_has_its_own_samples_if_another_part_leaves_out_the_usual_n
     tmp_path: Path,
 ) -> None:
     """Two samples are most frequent, but the other part leaves out two of these three problems."""
-    problems = [make_problem(n, [BenchmarkPlace("math", n)]) for n in range(5)]
+    problems = [make_problem(n, [BenchmarkRow("math", n)]) for n in range(5)]
     by_id = sorted(problems, key=lambda problem: problem.id)
     parts = {"samples": ("ii", "ii", "ii", "ccc", "ccc"), "greedy": ("c", "c", "cc", "cc", "cc")}
     run = tmp_path / "run"
@@ -441,11 +441,11 @@ def test_each_problem_has_its_own_samples_if_another_part_leaves_out_the_usual_n
 
 
 def test_groups_spread_drops_and_suites(tmp_path: Path) -> None:
-    base = [make_problem(n, [BenchmarkPlace("base", n)]) for n in range(2)]
+    base = [make_problem(n, [BenchmarkRow("base", n)]) for n in range(2)]
     derived = [
         make_problem(
             10 + n,
-            [BenchmarkPlace("derived", n, {"kind": "xy"[n // 2]}, base[n % 2].question)],
+            [BenchmarkRow("derived", n, {"kind": "xy"[n // 2]}, base[n % 2].question)],
         )
         for n in range(4)
     ]
@@ -478,9 +478,9 @@ def test_groups_spread_drops_and_suites(tmp_path: Path) -> None:
 
 
 def test_the_drops_of_problems_on_one_base_are_one_unit(tmp_path: Path) -> None:
-    base = [make_problem(n, [BenchmarkPlace("base", n)]) for n in range(3)]
+    base = [make_problem(n, [BenchmarkRow("base", n)]) for n in range(3)]
     derived = [
-        make_problem(10 + n, [BenchmarkPlace("derived", n, {"kind": "x"}, base[n // 2].question)])
+        make_problem(10 + n, [BenchmarkRow("derived", n, {"kind": "x"}, base[n // 2].question)])
         for n in range(6)
     ]
     rows = [
@@ -501,11 +501,11 @@ def test_the_drops_of_problems_on_one_base_are_one_unit(tmp_path: Path) -> None:
 def test_reward_statistics_count_a_problem_at_each_of_its_places_and_its_pairs_once(
     tmp_path: Path,
 ) -> None:
-    benchmark_places = [
-        [BenchmarkPlace("a", 0), BenchmarkPlace("a", 2), BenchmarkPlace("b", 0)],
-        [BenchmarkPlace("a", 1)],
+    benchmark_rows = [
+        [BenchmarkRow("a", 0), BenchmarkRow("a", 2), BenchmarkRow("b", 0)],
+        [BenchmarkRow("a", 1)],
     ]
-    problems = [make_problem(number, entries) for number, entries in enumerate(benchmark_places)]
+    problems = [make_problem(number, entries) for number, entries in enumerate(benchmark_rows)]
     # The rewards rank the solutions of the first problem right, and those of the second one wrong.
     step_rewards = [[[0.9, 0.9], [0.1, 0.1]], [[0.2, 0.2], [0.6, 0.6]]]
     rows = [
@@ -640,7 +640,7 @@ def test_other_datasets_are_pools_of_their_own(pools: list[Path], tmp_path: Path
 
 def write_run_with_parts(run: Path, parts: dict[str, str], decoders: list[str]) -> Path:
     """Write a run of one problem with the outcomes of each part; equal outcomes are equal parts."""
-    problem = make_problem(0, [BenchmarkPlace("math", 0)])
+    problem = make_problem(0, [BenchmarkRow("math", 0)])
     for part, outcomes in parts.items():
         rows = make_solutions(problem, outcomes, salt=[part + outcomes] * len(outcomes))
         write_dataset(run / part, [problem], rows)
@@ -773,7 +773,7 @@ def test_the_selection_never_sees_the_half_that_it_is_measured_on() -> None:
 
 def test_base_problems_of_two_benchmarks_with_one_number_are_two_units(tmp_path: Path) -> None:
     problems = [
-        make_problem(10 * index + number, [BenchmarkPlace(name, number, cluster=str(number // 2))])
+        make_problem(10 * index + number, [BenchmarkRow(name, number, cluster=str(number // 2))])
         for index, name in enumerate("ab")
         for number in range(4)
     ]
@@ -797,7 +797,7 @@ def test_problems_on_one_base_are_in_one_half() -> None:
 
 
 def test_problems_on_a_single_base_select_no_strategy(tmp_path: Path) -> None:
-    problems = [make_problem(n, [BenchmarkPlace("a", n, cluster="base")]) for n in range(4)]
+    problems = [make_problem(n, [BenchmarkRow("a", n, cluster="base")]) for n in range(4)]
     rows = [
         row
         for problem in problems

@@ -17,7 +17,7 @@ from made_runs import solutions, written
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.models.prompts import get_template
-from fsdpo_data.problems.benchmark_places import benchmark_places
+from fsdpo_data.problems.benchmark_rows import benchmark_rows
 from fsdpo_data.problems.golds import is_solution, read_gold
 from fsdpo_data.problems.load import load_problems
 from fsdpo_data.problems.row_formats import RowReading
@@ -126,7 +126,7 @@ def test_subjects_levels_and_metric_of_a_file_are_options_of_run(tmp_path: Path)
     assert run.record.decoders == ["first", "sc@2"]
     assert run.record.benchmarks["my"].task.metric == "avg@2"
     problem_places = [
-        benchmark_places(p.metadata)[0] for p in run.parts["samples"].job.source.problems
+        benchmark_rows(p.metadata)[0] for p in run.parts["samples"].job.source.problems
     ]
     assert {problem_place.groups["subject"] for problem_place in problem_places} == {
         "sums",

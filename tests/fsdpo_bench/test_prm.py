@@ -39,7 +39,6 @@ from fsdpo_bench.prm.measure_prm import PrmMeasurements, PrmOptions, measure_prm
 from fsdpo_bench.prm.processbench import (
     FirstErrorExample,
     LabelledRewards,
-    best_threshold,
     count_first_errors,
     f1_interval,
     measure_at_threshold,
@@ -63,14 +62,14 @@ from fsdpo_data.engines.scorers.critiques import CritiqueScorer, critique_prompt
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PublishedPrm
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.trained_template import write_trained_template
-from fsdpo_data.problems.benchmark_places import BENCHMARKS_KEY, BenchmarkPlace
+from fsdpo_data.problems.benchmark_rows import BENCHMARKS_KEY, BenchmarkRow
 from fsdpo_data.problems.embedded import CHECKPOINT
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import first_wrong_step, write_solution
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.sample import build
 from fsdpo_data.stages.score import ScoreStage
-from fsdpo_data.steps.first_error import find_first_below
+from fsdpo_data.steps.first_error import best_threshold, find_first_below
 from fsdpo_data.steps.rewards import AGGREGATES
 
 
@@ -424,7 +423,7 @@ def test_the_intervals_of_steps_are_over_base_problems() -> None:
 
     def in_benchmark(entry: SolvedProblem) -> SolvedProblem:
         base = "first" if entry.solution.problem_id < "c" else None
-        metadata = {BENCHMARKS_KEY: [BenchmarkPlace("a", 0, cluster=base).to_json()]}
+        metadata = {BENCHMARKS_KEY: [BenchmarkRow("a", 0, cluster=base).to_json()]}
         return replace(entry, problem=replace(entry.problem, metadata=metadata))
 
     independent = step_separation(solutions)
@@ -456,7 +455,7 @@ def test_the_numbers_of_a_dataset_are_those_of_its_report(
 ) -> None:
     """Undecided answers and timeouts are wrong, and samples without rewards are chosen last."""
     problems = [
-        make_problem(number, [BenchmarkPlace("a", number, cluster=cluster if number < 2 else None)])
+        make_problem(number, [BenchmarkRow("a", number, cluster=cluster if number < 2 else None)])
         for number in range(4)
     ]
     outcomes = ["cuic", "tcic", "iccn", "gggg"]

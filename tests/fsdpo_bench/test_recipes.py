@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
+import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -23,7 +24,12 @@ from fsdpo_bench.recipes.recipe import (
     Recipe,
     RecipeStage,
     measured_cost,
+)
+from fsdpo_bench.recipes.run_stages import (
+    StageMeasurement,
+    estimate_time,
     pending_command,
+    read_measurements,
     run_stages,
 )
 from fsdpo_bench.report.published import published_results
@@ -42,7 +48,11 @@ from fsdpo_train.cli.app import app as train_app
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {"fsdpo-data": data_app, "fsdpo-train": train_app, "fsdpo-bench": bench_app}
-RECIPES = shipped_recipes()
+REAL_RECIPES = load_recipes(str(ROOT / "benchmarks/evidence/real.toml"))
+RECIPES = {
+    **shipped_recipes(),
+    **{f"real-{recipe.name}": recipe for recipe in REAL_RECIPES},
+}
 STAGES = [(name, stage) for name, recipe in RECIPES.items() for stage in recipe.stages]
 
 
@@ -105,7 +115,7 @@ def test_every_command_of_a_recipe_parses(name: str, stage: RecipeStage) -> None
     template, model = (getattr(options, name, None) for name in ("template", "model"))
     if template == "chat-boxed":  # the tokenizer is on the Hub
         assert "/" in model
-    elif template:
+    elif template and not template.startswith("runs/"):  # the output of a stage
         get_template(template)
 
 
@@ -115,12 +125,14 @@ def test_every_input_of_a_stage_is_an_output_of_an_earlier_stage(name: str) -> N
     for stage in RECIPES[name].stages:
         argv = stage.argv
         out = argv[argv.index("--out") + 1] if "--out" in argv else ""
-        caches = {argv[i + 1] for i, argument in enumerate(argv) if argument == "--reference-cache"}
-        inputs = {argument for argument in argv if argument.startswith("runs/")} - {out} - caches
+        flags = ("--reference-cache", "--results")
+        written = {argv[i + 1] for i, argument in enumerate(argv) if argument in flags}
+        inputs = {argument for argument in argv if argument.startswith("runs/")} - {out} - written
+        folders = {str(parent) for path in created_paths for parent in Path(path).parents}
         known_inputs = [
             path
             for path in inputs
-            if path in created_paths or str(Path(path).parent) in created_paths
+            if path in created_paths | folders or str(Path(path).parent) in created_paths
         ]
         assert inputs - {stage.done_file} == set(known_inputs), stage.name
         assert not out or stage.done_file.startswith(out)
@@ -364,7 +376,7 @@ def test_a_dry_run_shows_commands_and_the_papers_numbers() -> None:
     assert [stage["name"] for stage in stages][:2] == ["prm-samples", "prm"]
     assert stages[0]["spent"] is None
     listing = CliRunner().invoke(bench_app, ["recipe"], env={"COLUMNS": "160"}).output
-    assert all(name in listing for name in RECIPES)
+    assert all(name in listing for name in shipped_recipes())
 
 
 def test_measured_cost_is_read_from_the_output_of_a_stage(tmp_path: Path) -> None:
@@ -454,7 +466,82 @@ def test_stages_run_once_in_order_and_resume_after_a_failure(tmp_path: Path) -> 
     repaired = _script(tmp_path, "bad", make + note)
     run_stages([good, repaired], messages.append)
     assert (tmp_path / "bad" / "args").read_text() == "--resume"
-    assert sum(message.startswith("good: done") for message in messages) == 1
+    assert sum(message.startswith("good: done (") for message in messages) == 1
+
+
+def test_a_stage_that_takes_too_long_stops_alone(tmp_path: Path) -> None:
+    """The stages that read its output are not run; the others are."""
+    make = "import sys, pathlib; p = pathlib.Path(sys.argv[-1]); p.mkdir(); (p / 'done').touch()"
+    slow = dataclasses.replace(
+        _script(tmp_path, "slow", "import time; time.sleep(60)"), minutes=0.02, purpose="be slow"
+    )
+    child = _script(tmp_path, "child", make)
+    command = child.command.replace("--out", f"{tmp_path / 'slow'} --out")
+    child = dataclasses.replace(child, command=command)
+    quick = _script(tmp_path, "quick", make)
+    file = tmp_path / "stages.csv"
+    messages: list[str] = []
+    with pytest.raises(FsdpoError, match=r"^stage slow was stopped after 0\.02 minutes\. Fix"):
+        run_stages([slow, child, quick], messages.append, stages_file=file)
+    assert "child: not run, because it reads the output of slow" in messages
+    assert (tmp_path / "quick/done").exists()
+    slow_row, quick_row = read_measurements(file)
+    assert (slow_row.stage, slow_row.purpose) == ("slow", "be slow")
+    assert slow_row.status == "was stopped after 0.02 minutes" and slow_row.seconds < 30
+    assert quick_row.status == "done" and shlex.split(quick_row.command) == quick.argv
+
+
+def test_the_time_and_memory_of_a_stage_are_measured_with_its_child_processes(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("psutil")
+    child = "import time; block = bytearray(150_000_000); time.sleep(1)"
+    (tmp_path / "script.py").write_text(
+        f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    )
+    stage = RecipeStage("memory", "", f"python {tmp_path}/script.py", "", 0)
+    run_stages([stage], print, stages_file=tmp_path / "stages.csv")
+    [row] = read_measurements(tmp_path / "stages.csv")
+    assert row.seconds > 1 and row.peak_mb > 150 and row.tokens == 0
+
+
+def test_measured_stages_give_the_estimated_time_of_the_next_ones(tmp_path: Path) -> None:
+    def stage(name: str, command: str, work: float) -> RecipeStage:
+        return RecipeStage(name, "", command, str(tmp_path / name / "README.md"), 0, work=work)
+
+    def measurement(name: str, status: str, seconds: float) -> StageMeasurement:
+        return StageMeasurement(name, status, seconds, 0, 0, 0, "", "")
+
+    small = stage("small", "fsdpo-train dpo pairs", 10)
+    large = stage("large", "fsdpo-train dpo more-pairs", 100)
+    prm = stage("prm", "fsdpo-train prm samples", 100)
+    quick = stage("quick", "fsdpo-data select samples", 0)
+    stages = [small, large, prm, quick]
+    rows = [measurement("small", "ended with exit code 1", 1), measurement("small", "done", 360)]
+    assert estimate_time(stages, [large, quick], rows) == (
+        "estimated time of the next 1 long stages: 1.0 hours"
+    )
+    assert estimate_time(stages, [large, prm], rows).endswith(
+        "1.0 hours, without fsdpo-train prm, not measured yet"
+    )
+    assert estimate_time(stages, [prm], rows) == "not measured yet: the time of fsdpo-train prm"
+    rows.append(measurement("small", "done", 60))
+    assert estimate_time(stages, [large], rows).endswith(": 10 minutes")
+    assert estimate_time(stages, [quick], rows) == ""
+
+
+def test_a_recipe_sets_the_environment_of_its_commands(tmp_path: Path) -> None:
+    code = f"import os, pathlib; pathlib.Path('{tmp_path}/seen').write_text(os.environ['COLOUR'])"
+    (tmp_path / "script.py").write_text(code)
+    (tmp_path / "mine.toml").write_text(
+        'title = "t"\nabout = "a"\nstages_file = "{folder}/stages.csv"\n'
+        '[environment]\nCOLOUR = "{colour}"\n'
+        f'[values]\ncolour = "red"\nfolder = "{tmp_path}"\n'
+        f'[[stage]]\nname = "s"\npurpose = "p"\ncommand = "python {tmp_path}/script.py"\n'
+    )
+    result = CliRunner().invoke(bench_app, ["recipe", str(tmp_path / "mine.toml")])
+    assert result.exit_code == 0 and (tmp_path / "seen").read_text() == "red"
+    assert [row.stage for row in read_measurements(tmp_path / "stages.csv")] == ["s"]
 
 
 def test_a_script_of_a_recipe_starts_again_without_resume(tmp_path: Path) -> None:

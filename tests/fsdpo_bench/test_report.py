@@ -401,8 +401,8 @@ def test_labels_at_the_same_position_are_separated() -> None:
     """For this position, floating point gives (position + 9) - position < 9."""
     position = 254.43046729594042
     values = {"a": position, "b": position, "c": position + 1e-9}
-    placed = sorted(_space_out(values, 9).values())
-    assert all(later - sooner > 8.99 for sooner, later in itertools.pairwise(placed))
+    spaced_values = sorted(_space_out(values, 9).values())
+    assert all(later - sooner > 8.99 for sooner, later in itertools.pairwise(spaced_values))
 
 
 def test_the_lines_of_the_paper_have_numbers_that_the_page_explains(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import CHECKPOINT, resolve, resolve_weights
 from fsdpo_data.models.trained_template import write_trained_template
-from fsdpo_data.problems.benchmark_places import benchmark_places
+from fsdpo_data.problems.benchmark_rows import benchmark_rows
 from fsdpo_data.stages.grading_requests import grading_request
 from fsdpo_data.steps.rewards import AGGREGATES, Aggregate
 from fsdpo_data.steps.segment import SEGMENTERS, Segmenter
@@ -271,11 +271,11 @@ def test_a_problem_of_several_benchmarks_is_one_row_with_its_places(shared: Path
     problems = benchmark_problems([math500, math]).problems
     assert len(problems) == len({problem.id for problem in problems}) == 5000
     assert [problem.source for problem in problems[:501]] == ["math500"] * 500 + ["math"]
-    [first, second] = benchmark_places(problems[0].metadata)
+    [first, second] = benchmark_rows(problems[0].metadata)
     assert (first.name, first.row, second.name) == ("math500", 0, "math")
     assert math.problems[second.row].id == problems[0].id
     assert first.groups.keys() == {"subject", "level"}
-    only_second = benchmark_places(problems[500].metadata)
+    only_second = benchmark_rows(problems[500].metadata)
     assert [problem_place.name for problem_place in only_second] == ["math"]
 
 
@@ -285,7 +285,7 @@ def test_a_problem_that_a_benchmark_lists_twice_has_two_places(shared: Path) -> 
     assert len(problem_set.problems) == len(asdiv.problems) - 1
     [rows] = [
         [problem_place.row for problem_place in problem_places]
-        for problem_places in (benchmark_places(p.metadata) for p in problem_set.problems)
+        for problem_places in (benchmark_rows(p.metadata) for p in problem_set.problems)
         if len(problem_places) > 1
     ]
     assert len(rows) == 2 and asdiv.ids[rows[0]] == asdiv.ids[rows[1]]
@@ -303,7 +303,7 @@ def test_a_corrected_gold_changes_the_id_and_keeps_the_row(shared: Path) -> None
     assert changed and [problem.id for problem in problems] == [
         math.problems[row].id for row in changed[:2]
     ]
-    assert [benchmark_places(problem.metadata)[0].row for problem in problems] == changed[:2]
+    assert [benchmark_rows(problem.metadata)[0].row for problem in problems] == changed[:2]
     assert all(problem.metadata["gold_note"] for problem in problems)
 
 
@@ -323,7 +323,7 @@ def test_the_metadata_of_a_dataset_have_what_grading_and_reports_read(tmp_path: 
     metadata = [json.loads(text) for text in rows["metadata"]]
     assert {key for entry in metadata for key in entry} == {"benchmarks"}
     assert rows["source"].unique().to_list() == ["embedded"]
-    all_rows = [benchmark_places(entry)[0].row for entry in metadata]
+    all_rows = [benchmark_rows(entry)[0].row for entry in metadata]
     assert all_rows == sorted(all_rows) and all_rows == [*embedded_task().rows]
 
 

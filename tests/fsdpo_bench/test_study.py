@@ -106,10 +106,12 @@ def test_the_plan_refers_to_existing_arms_and_sources() -> None:
     assert len(set(names)) == len(names)
     assert all({*question.arms} <= {*names} for question in QUESTIONS)
     assert {arm.rewards for arm in ARMS} <= data.SOURCES.keys()
-    assert all(len(size.seeds) >= 5 for name, size in SIZES.items() if name != "demo")
+    assert all(len(size.training_seeds) >= 5 for name, size in SIZES.items() if name != "demo")
     assert all({*size.arms} <= {*names} for size in SIZES.values())
     settings = SIZES["problems-96"].settings
-    policies = {Policy(arm, **setting, seed=0).name for arm in ARMS for setting in settings}
+    policies = {
+        Policy(arm, **setting, training_seed=0).name for arm in ARMS for setting in settings
+    }
     assert len(policies) == len(settings) * len(ARMS)
     assert all(size.demonstrations.keys() == STAGES.keys() for size in SIZES.values())
     placeholders = {**asdict(SIZES["demo"]), "out": "OUT", "right": "R", "sft": "S", "draw": 1}
@@ -179,7 +181,7 @@ def test_every_arm_has_a_training_configuration(arm: Arm, tmp_path: Path) -> Non
     directory = data.StudyDirectory(tmp_path, SIZES["demo"])
     config = policies.training_config(
         directory,
-        Policy(arm, lr=1e-4, beta=0.1, seed=0),
+        Policy(arm, lr=1e-4, beta=0.1, training_seed=0),
         tmp_path / "pairs.jsonl",
         tmp_path / "out",
     )
@@ -196,9 +198,11 @@ def test_draws_share_the_first_stage_of_sft_and_nothing_else() -> None:
     questions = [{problem.question for problem in draw.problems()} for draw in draws]
     assert len(questions[0]) == size.problems and not questions[0] & questions[1]
     assert data_directories(data.StudyDirectory(out, size)) == [
-        data.StudyDirectory(out / f"draw-{seed}", size, seed) for seed in size.seeds
+        data.StudyDirectory(out / f"draw-{seed}", size, seed) for seed in size.training_seeds
     ]
-    assert not {*size.seeds} & {*SIZES["problems-96"].seeds}, "draws have their own test problems"
+    assert not {*size.training_seeds} & {*SIZES["problems-96"].training_seeds}, (
+        "draws have their own test problems"
+    )
 
 
 @pytest.mark.parametrize("lucky", [0.0, 1.0])

@@ -23,6 +23,7 @@ from fsdpo_train import DpoConfig, PrmConfig, SftConfig, train_prm
 from fsdpo_train.cli.app import app, main
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES
+from fsdpo_train.trainer import computed_defaults
 from fsdpo_train.trainer.computed_defaults import with_computed_defaults
 
 NAMES = ("lr", "adam_beta2", "batch_size", "grad_accum")
@@ -118,6 +119,30 @@ def test_the_precision_follows_the_gpu(
     assert with_computed_defaults(config).dtype == dtype
     assert with_computed_defaults(config.replace(dtype="float32")).dtype == "float32"
     assert with_computed_defaults(config.replace(model="tiny")).dtype == "float32"
+
+
+@pytest.mark.parametrize(
+    ("has_bfloat16", "weights", "dtype"),
+    [
+        (True, "bfloat16", "bfloat16"),
+        (True, "float32", "float32"),
+        (False, "bfloat16", "float32"),
+    ],
+)
+def test_the_precision_on_a_cpu_follows_its_instructions_and_the_weights(
+    has_bfloat16: bool,
+    weights: str,
+    dtype: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(computed_defaults, "cpu_has_bfloat16", lambda: has_bfloat16)
+    model = save_random_model(tmp_path / "model")
+    file = model / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"dtype": weights}))
+    config = PrmConfig(data="d", out="o", model=str(model))
+    assert with_computed_defaults(config).dtype == dtype
 
 
 #: Options of the trainings in recipes for the embedded model, which the recipes do not state.

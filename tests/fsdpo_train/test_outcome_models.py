@@ -19,7 +19,7 @@ import transformers  # noqa: E402
 import fsdpo_data as fd  # noqa: E402
 from fsdpo_data.core.errors import InputError  # noqa: E402
 from fsdpo_data.dataset.manifest import read_manifest  # noqa: E402
-from fsdpo_data.engines.scorers.prm_formats import default_aggregate  # noqa: E402
+from fsdpo_data.engines.scorers.prm_formats import model_aggregate  # noqa: E402
 from fsdpo_data.engines.weights import resolve_prm  # noqa: E402
 from fsdpo_data.stages.pair import StepPairOptions  # noqa: E402
 from fsdpo_data.stages.score import ScoreRecord  # noqa: E402
@@ -124,13 +124,13 @@ def test_the_checkpoint_decides_the_default_aggregate(
     policy: Path, data: Path, outcome_model: Path, tmp_path: Path
 ) -> None:
     assert json.loads((outcome_model / "config.json").read_text())["last_step_only"] is True
-    assert default_aggregate(resolve_prm(str(outcome_model))) == "last"
+    assert model_aggregate(resolve_prm(str(outcome_model))) == "last"
     step_model = tmp_path / "prm"
     # It starts from the outcome model, and is trained on every step.
     options: dict[str, Any] = dict(lr=3e-3, batch_size=8, grad_accum=1, max_steps=1)
     prm.train_prm(PrmConfig(data=data, out=step_model, model=str(outcome_model), **options))
     assert "last_step_only" not in json.loads((step_model / "config.json").read_text())
-    assert default_aggregate(resolve_prm(str(step_model))) == "min"
+    assert model_aggregate(resolve_prm(str(step_model))) == "min"
 
 
 def test_a_dataset_records_the_outcome_model_and_losses_with_step_weights_refuse_it(

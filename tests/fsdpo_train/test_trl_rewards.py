@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from itertools import accumulate
 from pathlib import Path
@@ -52,6 +53,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("step-grpo")
     page: dict[str, Any] = {}
     (block,) = (block for block in blocks(PAGE.read_text()) if "class StepGRPO" in block.body)
+    sys.path.insert(0, str(ROOT / "examples/rl"))  # the file that the page copies
     exec(block.body, page)
     captured: list[dict[str, Any]] = []
     gradients: list[Any] = []

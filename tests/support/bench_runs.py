@@ -39,7 +39,7 @@ from fsdpo_data.dataset.stage_records import (
 from fsdpo_data.engines.beam_search import BeamSpec
 from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef, ScoreSettings
 from fsdpo_data.models.prompts import get_template
-from fsdpo_data.problems.benchmark_places import BENCHMARKS_KEY, BenchmarkPlace
+from fsdpo_data.problems.benchmark_rows import BENCHMARKS_KEY, BenchmarkRow
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.score import ScoreCounts, ScoreRecord
 
@@ -65,14 +65,14 @@ def written(file: Path, rows: Sequence[Mapping[str, Any]]) -> Path:
 
 def make_problem(
     number: int,
-    benchmark_places: Sequence[BenchmarkPlace] = (),
+    benchmark_rows: Sequence[BenchmarkRow] = (),
     text: str = "",
     source: str = "made",
 ) -> Problem:
     """Return a problem whose gold answer is 10 more than its number."""
     metadata = {}
-    if benchmark_places:
-        metadata = {BENCHMARKS_KEY: [entry.to_json() for entry in benchmark_places]}
+    if benchmark_rows:
+        metadata = {BENCHMARKS_KEY: [entry.to_json() for entry in benchmark_rows]}
     question = f"{text}What is {number} + 10?"
     return Problem(question, str(10 + number), source, "test", metadata)
 
@@ -215,9 +215,9 @@ def write_dataset(
 # Runs
 
 
-def make_places(tasks: Mapping[str, int]) -> list[BenchmarkPlace]:
+def make_places(tasks: Mapping[str, int]) -> list[BenchmarkRow]:
     """Return places of problems: MATH with subjects and levels, GSM-IC with clusters."""
-    benchmark_places = []
+    benchmark_rows = []
     for task, count in tasks.items():
         for number in range(count):
             groups = {}
@@ -225,9 +225,9 @@ def make_places(tasks: Mapping[str, int]) -> list[BenchmarkPlace]:
                 subject = ("Algebra", "Geometry")[number % 2]
                 groups = {"subject": subject, "level": str(1 + number % 5)}
             cluster = f"base {number % 7}" if task.startswith("gsm_ic") else None
-            entry = BenchmarkPlace(task, number, groups, cluster)
-            benchmark_places.append(entry)
-    return benchmark_places
+            entry = BenchmarkRow(task, number, groups, cluster)
+            benchmark_rows.append(entry)
+    return benchmark_rows
 
 
 def make_entry(name: str, problems: int, **changes: Any) -> BenchmarkEntry:

@@ -14,7 +14,8 @@ from fsdpo_bench.cli import options as cli_options
 from fsdpo_bench.prm.measure_prm import PrmOptions, measure_prm
 from fsdpo_bench.recipes.load import load_recipes, shipped_recipes
 from fsdpo_bench.recipes.paper_tables import paper_cells
-from fsdpo_bench.recipes.recipe import merge_stages, run_stages
+from fsdpo_bench.recipes.recipe import merge_stages
+from fsdpo_bench.recipes.run_stages import run_stages
 from fsdpo_bench.run_options import RunOptions
 from fsdpo_bench.tasks.fetch import fetch_file
 from fsdpo_bench.tasks.table import all_tasks, builtin_tasks, get_task
@@ -261,8 +262,13 @@ def recipe(options: cli_options.RecipeOptions) -> None:
         for selected_recipe, stages in stages_by_recipe:
             recipe_printing.print_plan(selected_recipe, stages)
     elif not options.results:
-        for _, stages in stages_by_recipe:
-            run_stages(stages, typer.echo)
+        for selected_recipe, stages in stages_by_recipe:
+            run_stages(
+                stages,
+                typer.echo,
+                environment=selected_recipe.environment,
+                stages_file=selected_recipe.stages_file,
+            )
         recipe_printing.print_costs(list(merge_stages(stages for _, stages in stages_by_recipe)))
         typer.echo()
     is_complete = len(recipes) > 1 and not options.row

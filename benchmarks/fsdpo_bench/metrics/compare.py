@@ -20,7 +20,7 @@ from fsdpo_bench.metrics.decoder_choices import (
 )
 from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS
-from fsdpo_bench.metrics.sample_arrays import PlacedProblem, Samples, shared_clusters
+from fsdpo_bench.metrics.sample_arrays import BenchmarkProblem, Samples, shared_clusters
 from fsdpo_bench.metrics.setting_notes import describe_value, reward_model_notes, setting_notes
 from fsdpo_bench.tasks.table import is_same_name
 from fsdpo_data.core.errors import InputError
@@ -130,7 +130,7 @@ class BenchmarkPair(NamedTuple):
         return min(self.benchmark_a.main.n_samples, self.benchmark_b.main.n_samples)
 
     @property
-    def problems(self) -> list[PlacedProblem]:
+    def problems(self) -> list[BenchmarkProblem]:
         """The common problems, as A has them."""
         return [self.benchmark_a.main.problems[index] for index in self.index_a]
 
@@ -220,8 +220,8 @@ def problem_notes(pair: BenchmarkPair) -> list[str]:
     """Name what differs between the common problems: their grading, and whether they count."""
     problems_b = [pair.benchmark_b.main.problems[index].problem for index in pair.index_b]
     problem_pairs = [
-        (placed.problem, problem_b)
-        for placed, problem_b in zip(pair.problems, problems_b, strict=True)
+        (benchmark_problem.problem, problem_b)
+        for benchmark_problem, problem_b in zip(pair.problems, problems_b, strict=True)
     ]
     tolerances = [(a.gold_tolerance, b.gold_tolerance) for a, b in problem_pairs]
     golds = [(a.alternative_golds, b.alternative_golds) for a, b in problem_pairs]
@@ -320,9 +320,9 @@ def _problem_keys(samples: Samples) -> list[tuple[str, int]]:
     """Return id and number of earlier occurrences of each problem; ASDiv has a question twice."""
     occurrences: Counter[str] = Counter()
     keys = []
-    for placed in samples.problems:
-        keys.append((placed.problem_id, occurrences[placed.problem_id]))
-        occurrences[placed.problem_id] += 1
+    for benchmark_problem in samples.problems:
+        keys.append((benchmark_problem.problem_id, occurrences[benchmark_problem.problem_id]))
+        occurrences[benchmark_problem.problem_id] += 1
     return keys
 
 
@@ -431,7 +431,11 @@ def _paired_difference(
 ) -> PairedDifference:
     """Return the difference of the means of two values per common problem."""
     value_a_P, value_b_P = (value_P[counts_P] for value_P in values)
-    problems = [placed for placed, counts in zip(pair.problems, counts_P, strict=True) if counts]
+    problems = [
+        benchmark_problem
+        for benchmark_problem, counts in zip(pair.problems, counts_P, strict=True)
+        if counts
+    ]
     clusters = shared_clusters(problems)
     gain_P = value_b_P - value_a_P
     difference = mean_difference(gain_P, clusters)
@@ -521,14 +525,14 @@ def _changed_problems(
         return [
             ChangedProblem(
                 task=pair.name,
-                problem_id=placed.problem_id,
-                question=placed.problem.question,
-                gold=placed.problem.answer,
+                problem_id=benchmark_problem.problem_id,
+                question=benchmark_problem.problem.question,
+                gold=benchmark_problem.problem.answer,
                 answer_a=_chosen_answer(decoded.a, chosen_a, index_a),
                 answer_b=_chosen_answer(decoded.b, chosen_b, index_b),
                 better="a" if gain < 0 else "b",
             )
-            for placed, index_a, index_b, gain, counts in zip(
+            for benchmark_problem, index_a, index_b, gain, counts in zip(
                 pair.problems, pair.index_a, pair.index_b, gain_P, counts_P, strict=True
             )
             if counts and gain

@@ -206,7 +206,7 @@ def _choose_from_subsets(
     samples: Samples, setup: DecoderSetup, reward_PM: np.ndarray, member_RM: np.ndarray
 ) -> np.ndarray:
     """Return the distribution of a decoder by calling it for each subset."""
-    problem_ids = [placed.problem_id for placed in samples.problems]
+    problem_ids = [benchmark_problem.problem_id for benchmark_problem in samples.problems]
     solutions = read_problem_solutions(samples.root, problem_ids)
 
     def choose(problem: int, subset: Sequence[int]) -> int | None:

@@ -54,7 +54,7 @@ def with_likelihoods(pool: Pool, policy: str, options: ScorerOptions | None = No
 
 def _scorer_inputs(samples: Samples) -> list[ScorerInput]:
     """Return the samples of all problems, problem by problem."""
-    problem_ids = [placed.problem_id for placed in samples.problems]
+    problem_ids = [benchmark_problem.problem_id for benchmark_problem in samples.problems]
     solutions = read_problem_solutions(samples.root, problem_ids)
     return [
         ScorerInput(solution.prompt, tuple(solution.completions))

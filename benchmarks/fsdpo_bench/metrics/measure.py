@@ -30,7 +30,7 @@ from fsdpo_bench.metrics.result_records import (
     TaskResults,
 )
 from fsdpo_bench.metrics.reward_statistics import reward_statistics
-from fsdpo_bench.metrics.sample_arrays import PlacedProblem, Samples
+from fsdpo_bench.metrics.sample_arrays import BenchmarkProblem, Samples
 from fsdpo_bench.run_folder import FORMAT_VERSION
 from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.cost import NO_COST, Cost
@@ -183,11 +183,11 @@ def _decoder_results(choices: DecoderChoices) -> DecoderResults:
 
 
 def _first_places(
-    problems: Sequence[PlacedProblem], earlier_ids: Collection[str] = ()
+    problems: Sequence[BenchmarkProblem], earlier_ids: Collection[str] = ()
 ) -> np.ndarray:
-    """Return whether each problem is at its first place.
+    """Return whether each problem is at its first row.
 
-    The places of a problem share its solutions, so only the first place has a cost.
+    The rows of a problem share its solutions, so only the first row has a cost.
 
     Args:
         problems: The problems of a benchmark.
@@ -195,9 +195,9 @@ def _first_places(
     """
     seen_ids = set(earlier_ids)
     is_first = []
-    for placed in problems:
-        is_first.append(placed.problem_id not in seen_ids)
-        seen_ids.add(placed.problem_id)
+    for benchmark_problem in problems:
+        is_first.append(benchmark_problem.problem_id not in seen_ids)
+        seen_ids.add(benchmark_problem.problem_id)
     return np.array(is_first)
 
 
@@ -224,11 +224,16 @@ def _cost(choices: DecoderChoices, selected_P: np.ndarray) -> Cost:
 def group_labels(samples: Samples) -> dict[str, dict[str, np.ndarray]]:
     """Return which problems have each label of each group, with numeric labels in order."""
     names = dict.fromkeys(
-        name for placed in samples.problems for name in placed.benchmark_place.groups
+        name
+        for benchmark_problem in samples.problems
+        for name in benchmark_problem.benchmark_row.groups
     )
     groups = {}
     for name in names:
-        labels = [placed.benchmark_place.groups.get(name) for placed in samples.problems]
+        labels = [
+            benchmark_problem.benchmark_row.groups.get(name)
+            for benchmark_problem in samples.problems
+        ]
         # Shorter numbers come first: 2 before 10.
         ordered = sorted(
             {label for label in labels if label is not None},
@@ -275,7 +280,8 @@ def _accuracy_drops(
 ) -> dict[str, dict[str, MeanDifference]]:
     """Return the accuracy drops against the base problems, by label and decoder."""
     base_index = {
-        placed.problem.question: index for index, placed in enumerate(base_samples.problems)
+        benchmark_problem.problem.question: index
+        for index, benchmark_problem in enumerate(base_samples.problems)
     }
     drops: dict[str, dict[str, MeanDifference]] = {}
     for label, selected_P in labels.items():
@@ -285,7 +291,7 @@ def _accuracy_drops(
             losses = []
             bases = []
             for index in np.flatnonzero(selected_P & entry.samples.counts_P).tolist():
-                base = base_index.get(entry.samples.problems[index].benchmark_place.cluster or "")
+                base = base_index.get(entry.samples.problems[index].benchmark_row.cluster or "")
                 if base is not None and base_samples.counts_P[base]:
                     losses.append(float(base_correct_P[base] - correct_P[index]))
                     bases.append(base)
@@ -343,7 +349,7 @@ def _total_costs(pool: Pool, decoded: Decoded) -> dict[str, Cost]:
     for name, benchmark in pool.benchmarks.items():
         problems = benchmark.main.problems
         selected_P = _first_places(problems, seen_ids)
-        seen_ids.update(placed.problem_id for placed in problems)
+        seen_ids.update(benchmark_problem.problem_id for benchmark_problem in problems)
         for decoder, choices in decoded[name].items():
             costs_by_decoder[decoder].append(_cost(choices, selected_P))
     return {decoder: sum(costs, NO_COST) for decoder, costs in costs_by_decoder.items()}

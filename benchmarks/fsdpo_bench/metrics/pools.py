@@ -1,7 +1,9 @@
-"""Read the datasets that are measured together: the parts of a run, or one set of samples.
+"""Read the datasets that are measured together, as one pool.
 
-Datasets with equal solution ids are one pool, whose step rewards come from several reward models.
-Other datasets are pools of their own.
+A user names runs and datasets. Each of them has main samples: of a run the part ``samples``, which
+its decoders share; of a dataset all solutions. Paths whose main samples have equal ids are one
+pool: the same solutions, with step rewards of several reward models. The first run among them also
+provides the other parts of the pool, such as the greedy solutions.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from statistics import multimode
 
 from fsdpo_bench.decoders.decoders import SAMPLES_PART, DecoderSetup, find_decoder
 from fsdpo_bench.metrics.sample_arrays import (
-    PlacedProblem,
+    BenchmarkProblem,
     Samples,
     SolutionTable,
     check_equal_verdicts,
     make_samples,
-    read_places,
+    read_benchmark_problems,
     read_solution_table,
 )
 from fsdpo_bench.run_folder import RunRecord, is_run, read_run_record
@@ -32,7 +34,7 @@ from fsdpo_data.dataset.stage_records import (
     SAMPLE_STAGE,
     SampleRecord,
 )
-from fsdpo_data.problems.benchmark_places import benchmark_places
+from fsdpo_data.problems.benchmark_rows import benchmark_rows
 from fsdpo_data.problems.question_key import question_key
 
 
@@ -60,7 +62,11 @@ class Benchmark:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """Datasets that are measured together."""
+    """The same solutions in one or several runs and datasets, which a report measures as one.
+
+    Its parts are the datasets of the run, such as the samples and the greedy solutions. A dataset
+    outside a run is a pool with one part.
+    """
 
     #: Name for readers: the folder of the run or of the first dataset, or the path if several
     #: pools have one folder name.
@@ -105,18 +111,16 @@ def load_pools(paths: Sequence[Path], questions: frozenset[str] | None = None) -
             the same solutions.
         SchemaError: if a dataset is not sealed, or its files were changed.
     """
-    groups: dict[str, list[Path]] = {}
-    tables: dict[Path, SolutionTable] = {}
+    sources_by_ids: dict[str, list[_Source]] = {}
     for path in dict.fromkeys(paths):
-        root = _main_root(path)
-        tables[root] = read_solution_table(root)
-        groups.setdefault(_ids_digest(tables[root]), []).append(path)
-    pools = [_load_pool(group, tables, questions) for group in groups.values()]
+        source = _read_source(path)
+        sources_by_ids.setdefault(_ids_digest(source.main), []).append(source)
+    pools = [_load_pool(sources, questions) for sources in sources_by_ids.values()]
     if len({pool.name for pool in pools}) == len(pools):
         return pools
     return [
-        replace(pool, name=str(group[0]))
-        for pool, group in zip(pools, groups.values(), strict=True)
+        replace(pool, name=str(sources[0].path))
+        for pool, sources in zip(pools, sources_by_ids.values(), strict=True)
     ]
 
 
@@ -126,9 +130,21 @@ def main_part(parts: Iterable[str]) -> str:
     return SAMPLES_PART if SAMPLES_PART in names else names[0]
 
 
-def _main_root(path: Path) -> Path:
-    """Return the dataset with the samples of a run, or the dataset itself."""
-    return path / main_part(read_run_record(path).parts) if is_run(path) else path
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A path that the user names, with its main samples."""
+
+    path: Path  #: Folder of a run or of a dataset.
+    run: RunRecord | None  #: The run; None for a dataset.
+    main: SolutionTable  #: The samples of the run that decoders share, or the dataset.
+
+
+def _read_source(path: Path) -> _Source:
+    """Read a run or a dataset."""
+    if not is_run(path):
+        return _Source(path, None, read_solution_table(path))
+    run = read_run_record(path)
+    return _Source(path, run, read_solution_table(path / main_part(run.parts)))
 
 
 def _ids_digest(table: SolutionTable) -> str:
@@ -139,38 +155,40 @@ def _ids_digest(table: SolutionTable) -> str:
     return hasher.hexdigest()
 
 
-def _load_pool(
-    paths: Sequence[Path], tables: dict[Path, SolutionTable], questions: frozenset[str] | None
-) -> Pool:
-    """Read one pool, whose main datasets are already in ``tables``."""
-    first_path = next((path for path in paths if is_run(path)), paths[0])
-    run = read_run_record(first_path) if is_run(first_path) else None
-    main_root = _main_root(first_path)
-    if run is None:
-        parts = {part_name(tables[main_root].manifest): main_root}
-    else:
-        parts = {name: first_path / name for name in run.parts}
-    for root in parts.values():
-        if root not in tables:
-            tables[root] = read_solution_table(root)
-    roots = [_main_root(path) for path in paths]
-    for root in roots:
-        check_equal_verdicts(tables[main_root], tables[root])
-    scored = _scored_datasets([tables[root] for root in roots])
-    benchmarks = _load_benchmarks(parts, scored, tables, run, questions)
+def _load_pool(sources: Sequence[_Source], questions: frozenset[str] | None) -> Pool:
+    """Read the pool of some paths with the same samples."""
+    first = next((source for source in sources if source.run is not None), sources[0])
+    for source in sources:
+        check_equal_verdicts(first.main, source.main)
+    parts = _read_parts(first)
+    scored = _scored_tables([source.main for source in sources])
+    benchmarks = _load_benchmarks(parts, scored, first.run, questions)
     if not benchmarks:
         raise InputError(
-            f"{first_path} has no solution to measure. Give another dataset, or other problems.",
+            f"{first.path} has no solution to measure. Give another dataset, or other problems.",
             field="data",
         )
     return Pool(
-        name=first_path.name or str(first_path),
-        run=run,
-        parts=parts,
-        scored=scored,
+        name=first.path.name or str(first.path),
+        run=first.run,
+        parts={name: table.root for name, table in parts.items()},
+        scored={model: table.root for model, table in scored.items()},
         benchmarks=benchmarks,
-        other_runs=[path for path in paths if is_run(path) and path != first_path],
+        other_runs=[
+            source.path for source in sources if source.run is not None and source is not first
+        ],
     )
+
+
+def _read_parts(source: _Source) -> dict[str, SolutionTable]:
+    """Read all parts of a run; a dataset is one part."""
+    if source.run is None:
+        return {part_name(source.main.manifest): source.main}
+    main = main_part(source.run.parts)
+    return {
+        name: source.main if name == main else read_solution_table(source.path / name)
+        for name in source.run.parts
+    }
 
 
 def part_name(manifest: Manifest) -> str:
@@ -184,42 +202,41 @@ def part_name(manifest: Manifest) -> str:
     return SAMPLES_PART
 
 
-def _scored_datasets(tables: Sequence[SolutionTable]) -> dict[str, Path]:
-    """Return the datasets with step rewards, by the name of the reward model.
+def _scored_tables(tables: Sequence[SolutionTable]) -> dict[str, SolutionTable]:
+    """Return the tables with step rewards, by the name of the reward model.
 
     If two reward models have the same name, the names are the paths of the datasets.
     """
-    names: list[str] = []
-    scored_roots: list[Path] = []
-    for table in tables:
-        if table.frame["step_rewards"].count():
-            score = table.manifest.score_settings
-            is_named = score is not None and score.prm.name != UNKNOWN
-            names.append(score.prm.name if score is not None and is_named else table.root.name)
-            scored_roots.append(table.root)
+    scored = [table for table in tables if table.frame["step_rewards"].count()]
+    names = [_reward_model_name(table) for table in scored]
     if len(set(names)) < len(names):
-        names = [str(root) for root in scored_roots]
-    return dict(zip(names, scored_roots, strict=True))
+        names = [str(table.root) for table in scored]
+    return dict(zip(names, scored, strict=True))
+
+
+def _reward_model_name(table: SolutionTable) -> str:
+    """Return the name of the reward model of a dataset, or of its folder."""
+    settings = table.manifest.score_settings
+    if settings is None or settings.prm.name == UNKNOWN:
+        return table.root.name
+    return settings.prm.name
 
 
 def _load_benchmarks(
-    parts: Mapping[str, Path],
-    scored: Mapping[str, Path],
-    tables: Mapping[Path, SolutionTable],
+    part_tables: Mapping[str, SolutionTable],
+    scored_tables: Mapping[str, SolutionTable],
     run: RunRecord | None,
     questions: frozenset[str] | None,
 ) -> dict[str, Benchmark]:
     """Return the benchmarks with a problem to measure, by name; those of the run come first."""
-    part_tables = {part: tables[root] for part, root in parts.items()}
-    scored_tables = {model: tables[root] for model, root in scored.items()}
     all_problems = _read_all_problems(part_tables)
     run_entries = run.benchmarks if run else {}
     benchmarks = {}
     for name in dict.fromkeys([*run_entries, *all_problems]):
         problems = [
-            placed
-            for placed in all_problems.get(name, ())
-            if questions is None or question_key(placed.problem.question) in questions
+            benchmark_problem
+            for benchmark_problem in all_problems.get(name, ())
+            if questions is None or question_key(benchmark_problem.problem.question) in questions
         ]
         n_problems = len(problems)
         if name in run_entries and questions is None:
@@ -239,36 +256,42 @@ def _load_benchmarks(
 
 def _read_all_problems(
     part_tables: Mapping[str, SolutionTable],
-) -> dict[str, list[PlacedProblem]]:
-    """Return the problems of all parts by benchmark, each place once, sorted by row."""
-    all_problems: dict[str, list[PlacedProblem]] = {}
+) -> dict[str, list[BenchmarkProblem]]:
+    """Return the problems of all parts by benchmark, each row once, sorted by row."""
+    all_problems: dict[str, list[BenchmarkProblem]] = {}
     for table in part_tables.values():
-        for name, problems in read_places(table).items():
+        for name, problems in read_benchmark_problems(table).items():
             known_problems = all_problems.setdefault(name, [])
-            known_rows = {placed.benchmark_place.row for placed in known_problems}
+            known_rows = {
+                benchmark_problem.benchmark_row.row for benchmark_problem in known_problems
+            }
             known_problems += [
-                placed for placed in problems if placed.benchmark_place.row not in known_rows
+                benchmark_problem
+                for benchmark_problem in problems
+                if benchmark_problem.benchmark_row.row not in known_rows
             ]
     return {
-        name: sorted(problems, key=lambda placed: placed.benchmark_place.row)
+        name: sorted(problems, key=lambda benchmark_problem: benchmark_problem.benchmark_row.row)
         for name, problems in all_problems.items()
     }
 
 
 def _solved_problems(
-    problems: Sequence[PlacedProblem], part_tables: Mapping[str, SolutionTable]
-) -> list[PlacedProblem]:
+    problems: Sequence[BenchmarkProblem], part_tables: Mapping[str, SolutionTable]
+) -> list[BenchmarkProblem]:
     """Return the problems with a solution in every part."""
     return [
-        placed
-        for placed in problems
-        if all(placed.problem_id in table.rows_by_problem for table in part_tables.values())
+        benchmark_problem
+        for benchmark_problem in problems
+        if all(
+            benchmark_problem.problem_id in table.rows_by_problem for table in part_tables.values()
+        )
     ]
 
 
 def _complete_problems(
-    solved: Sequence[PlacedProblem], part_tables: Mapping[str, SolutionTable]
-) -> list[PlacedProblem]:
+    solved: Sequence[BenchmarkProblem], part_tables: Mapping[str, SolutionTable]
+) -> list[BenchmarkProblem]:
     """Return the problems that have in every part the most frequent number of samples, or more.
 
     Of equally frequent numbers, the smallest one counts, which leaves out the fewest problems.
@@ -278,28 +301,34 @@ def _complete_problems(
     complete = list(solved)
     for table in part_tables.values():
         rows_by_problem = table.rows_by_problem
-        counts = [len(rows_by_problem[placed.problem_id]) for placed in solved]
+        counts = [
+            len(rows_by_problem[benchmark_problem.problem_id]) for benchmark_problem in solved
+        ]
         n_samples = min(multimode(counts))
         complete = [
-            placed for placed in complete if len(rows_by_problem[placed.problem_id]) >= n_samples
+            benchmark_problem
+            for benchmark_problem in complete
+            if len(rows_by_problem[benchmark_problem.problem_id]) >= n_samples
         ]
     return complete
 
 
-def _find_task(name: str, run: RunRecord | None, placed: PlacedProblem) -> TaskDescription | None:
+def _find_task(
+    name: str, run: RunRecord | None, benchmark_problem: BenchmarkProblem
+) -> TaskDescription | None:
     """Return the benchmark of a problem, in the run or in the table; None if it is in neither."""
     if run is not None:
         entry = run.benchmarks.get(name)
         return entry.task if entry else None
     task = all_tasks().get(name)
-    if task is None or benchmark_places(placed.problem.metadata):
+    if task is None or benchmark_rows(benchmark_problem.problem.metadata):
         return task
     # Problems of another split, with the name of their source.
     return TaskDescription(name=name, title=task.title)
 
 
 def _part_samples(
-    problems: Sequence[PlacedProblem],
+    problems: Sequence[BenchmarkProblem],
     part_tables: Mapping[str, SolutionTable],
     scored_tables: Mapping[str, SolutionTable],
 ) -> dict[str, Samples]:

@@ -89,7 +89,11 @@ def reward_statistics(
         pairs=(
             pair_weights(
                 scored[0].rewards[model].root,
-                [placed.problem_id for samples in scored for placed in samples.problems],
+                [
+                    benchmark_problem.problem_id
+                    for samples in scored
+                    for benchmark_problem in samples.problems
+                ],
                 gammas,
             )
             if gammas

@@ -26,37 +26,36 @@ from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
-from fsdpo_data.problems.benchmark_places import BenchmarkPlace, benchmark_places
+from fsdpo_data.problems.benchmark_rows import BenchmarkRow, benchmark_rows
 from fsdpo_data.steps.rewards import (
     AGGREGATES,
-    DEFAULT_AGGREGATE,
-    OUTCOME_AGGREGATE,
     aggregate_expr,
+    default_aggregate,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedProblem:
-    """A problem at one of its places in a benchmark."""
+class BenchmarkProblem:
+    """A problem at one of its rows in a benchmark."""
 
     problem_id: str  #: Id of the problem.
     problem: Problem  #: The problem.
-    benchmark_place: BenchmarkPlace  #: Its place.
+    benchmark_row: BenchmarkRow  #: The row.
 
     @property
     def cluster(self) -> str:
-        """The base problem; without one, the problem, which can have several places.
+        """The base problem; without one, the problem, which can have several rows.
 
         Two benchmarks may number their base problems alike, so the name of the benchmark is a part.
         """
-        base = self.benchmark_place.cluster
-        return f"{self.benchmark_place.name}: {base}" if base else self.problem_id
+        base = self.benchmark_row.cluster
+        return f"{self.benchmark_row.name}: {base}" if base else self.problem_id
 
 
-def shared_clusters(problems: Sequence[PlacedProblem]) -> list[str] | None:
-    """Return the cluster of each problem; None if no problem has a base or a second place."""
-    clusters = [placed.cluster for placed in problems]
-    has_bases = any(placed.benchmark_place.cluster for placed in problems)
+def shared_clusters(problems: Sequence[BenchmarkProblem]) -> list[str] | None:
+    """Return the cluster of each problem; None if no problem has a base or a second row."""
+    clusters = [benchmark_problem.cluster for benchmark_problem in problems]
+    has_bases = any(benchmark_problem.benchmark_row.cluster for benchmark_problem in problems)
     return clusters if has_bases or len(set(clusters)) < len(clusters) else None
 
 
@@ -77,7 +76,7 @@ class Samples:
     """The solutions of a benchmark in one dataset: P problems with M solutions each."""
 
     root: Path  #: The dataset.
-    problems: Sequence[PlacedProblem]  #: The P problems; one with two places occurs twice.
+    problems: Sequence[BenchmarkProblem]  #: The P problems; one with two rows occurs twice.
     outcome_PM: np.ndarray  #: Outcome of each solution.
     #: Whether each solution is correct without tolerance; None if no problem has a tolerance.
     exactly_correct_PM: np.ndarray | None
@@ -161,30 +160,30 @@ def read_solution_table(root: Path) -> SolutionTable:
     return SolutionTable(root, manifest, frame, rows_by_problem)
 
 
-def read_places(table: SolutionTable) -> dict[str, list[PlacedProblem]]:
-    """Return the problems of a dataset by benchmark, each at all of its places, sorted by row.
+def read_benchmark_problems(table: SolutionTable) -> dict[str, list[BenchmarkProblem]]:
+    """Return the problems of a dataset by benchmark, each at all of its rows, sorted by row.
 
-    A dataset without places has one benchmark per source, in the order of its problems.
+    A dataset without benchmarks has one benchmark per source, in the order of its problems.
     """
     root, manifest = table.root, table.manifest
     check_files(root, manifest.config_files("problems"))
     with explain_damage(root):
         problems = read_problems(manifest.config_paths(root, "problems"))
-    by_benchmark: dict[str, list[PlacedProblem]] = {}
+    by_benchmark: dict[str, list[BenchmarkProblem]] = {}
     for index, (problem_id, problem) in enumerate(problems.items()):
-        default_places = [BenchmarkPlace(problem.source, index)]
-        for entry in benchmark_places(problem.metadata) or default_places:
-            placed = PlacedProblem(problem_id, problem, entry)
-            by_benchmark.setdefault(entry.name, []).append(placed)
+        default_places = [BenchmarkRow(problem.source, index)]
+        for entry in benchmark_rows(problem.metadata) or default_places:
+            benchmark_problem = BenchmarkProblem(problem_id, problem, entry)
+            by_benchmark.setdefault(entry.name, []).append(benchmark_problem)
     return {
-        name: sorted(problems, key=lambda placed: placed.benchmark_place.row)
+        name: sorted(problems, key=lambda benchmark_problem: benchmark_problem.benchmark_row.row)
         for name, problems in by_benchmark.items()
     }
 
 
 def make_samples(
     table: SolutionTable,
-    problems: Sequence[PlacedProblem],
+    problems: Sequence[BenchmarkProblem],
     scored_tables: Mapping[str, SolutionTable],
 ) -> Samples:
     """Return the solutions of problems as arrays.
@@ -195,7 +194,9 @@ def make_samples(
             each count, as many as all problems have.
         scored_tables: The same solutions with the step rewards of each reward model, by its name.
     """
-    problem_rows = [table.rows_by_problem[placed.problem_id] for placed in problems]
+    problem_rows = [
+        table.rows_by_problem[benchmark_problem.problem_id] for benchmark_problem in problems
+    ]
     n_samples = min(map(len, problem_rows))
     row_PM = np.array([rows[:n_samples] for rows in problem_rows])
 
@@ -258,7 +259,7 @@ def _make_rewards(name: str, table: SolutionTable, row_PM: np.ndarray) -> Reward
         model=name,
         root=table.root,
         are_probabilities=table.manifest.rewards_are_probabilities,
-        default_aggregate=default_aggregate(table.manifest),
+        default_aggregate=manifest_aggregate(table.manifest),
         by_aggregate={
             aggregate: rewards[aggregate].to_numpy().reshape(row_PM.shape)
             for aggregate in AGGREGATES
@@ -267,18 +268,19 @@ def _make_rewards(name: str, table: SolutionTable, row_PM: np.ndarray) -> Reward
     )
 
 
-def default_aggregate(manifest: Manifest) -> str:
-    """Return the aggregate that ``fsdpo-bench run`` takes for this reward model.
+def manifest_aggregate(manifest: Manifest) -> str:
+    """Return the default aggregate of decoders that choose by the rewards of a dataset.
 
     A PRM format from a file of the user can name another one, which the manifest does not contain.
     """
-    if manifest.has_outcome_rewards:
-        return OUTCOME_AGGREGATE
     settings = manifest.score_settings
     prm_format = settings.prm_format if settings is not None else None
+    format_aggregate = None
     if prm_format is not None and prm_format.name in PRM_FORMATS:
-        return PRM_FORMATS[prm_format.name].aggregate
-    return DEFAULT_AGGREGATE
+        format_aggregate = PRM_FORMATS[prm_format.name].aggregate
+    return default_aggregate(
+        is_outcome_model=manifest.has_outcome_rewards, format_aggregate=format_aggregate
+    )
 
 
 def check_equal_verdicts(first: SolutionTable, other: SolutionTable) -> None:

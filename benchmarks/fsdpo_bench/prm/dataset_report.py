@@ -17,7 +17,7 @@ from typing import Any
 
 from fsdpo_bench.decoders.estimators import distribute_best_of_n, expected_values
 from fsdpo_bench.metrics.full_solutions import read_full_solutions
-from fsdpo_bench.metrics.sample_arrays import PlacedProblem
+from fsdpo_bench.metrics.sample_arrays import BenchmarkProblem
 from fsdpo_data.core.entities import (
     COUNTED_OUTCOMES,
     Problem,
@@ -36,7 +36,7 @@ from fsdpo_data.core.statistics import (
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.validate import check_files, explain_damage
-from fsdpo_data.problems.benchmark_places import benchmark_places
+from fsdpo_data.problems.benchmark_rows import benchmark_rows
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
 from fsdpo_data.steps.first_error import NO_ERROR, RIGHT_STEP_LABEL, find_first_below
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
@@ -57,9 +57,9 @@ class SolvedProblem:
     def cluster(self) -> str:
         """The base problem in a benchmark; without one, the problem."""
         problem_id = self.solution.problem_id
-        for benchmark_place in benchmark_places(self.problem.metadata):
-            if benchmark_place.cluster:
-                return PlacedProblem(problem_id, self.problem, benchmark_place).cluster
+        for benchmark_row in benchmark_rows(self.problem.metadata):
+            if benchmark_row.cluster:
+                return BenchmarkProblem(problem_id, self.problem, benchmark_row).cluster
         return problem_id
 
 

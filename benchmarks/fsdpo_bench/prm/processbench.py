@@ -30,8 +30,11 @@ from fsdpo_data.models.prompts import Template
 from fsdpo_data.steps.first_error import (
     NO_ERROR,
     RIGHT_STEP_LABEL,
+    SolutionScores,
+    best_threshold,
+    f1_of_hits,
     find_first_below,
-    harmonic_mean,
+    find_hits,
     threshold_candidates,
 )
 
@@ -50,7 +53,7 @@ class LabelledRewards(NamedTuple):
     """The step rewards and labels of some solutions."""
 
     #: One reward per step; None if the model cannot read the solution.
-    rewards: Sequence[Sequence[float] | None]
+    rewards: SolutionScores
     labels: Sequence[int]  #: Indices of first wrong steps, or ``NO_ERROR``.
 
 
@@ -139,7 +142,7 @@ def score_examples(
 
 def measure_first_errors(
     rows: Sequence[FirstErrorExample],
-    rewards: Sequence[Sequence[float] | None],
+    rewards: SolutionScores,
     tune_fraction: float = 0.2,
 ) -> FirstErrorScores:
     """Choose the threshold on a part of the examples, and measure on the others.
@@ -176,7 +179,7 @@ def measure_first_errors(
 
 def measure_with_tuning(
     rows: Sequence[FirstErrorExample],
-    rewards: Sequence[Sequence[float] | None],
+    rewards: SolutionScores,
     *,
     tuning: LabelledRewards | None,
     protocol: str,
@@ -203,7 +206,7 @@ def measure_with_tuning(
 
 def measure_at_threshold(
     rows: Sequence[FirstErrorExample],
-    rewards: Sequence[Sequence[float] | None],
+    rewards: SolutionScores,
     threshold: float,
     protocol: str,
 ) -> FirstErrorScores:
@@ -224,9 +227,7 @@ def measure_at_threshold(
     )
 
 
-def labelled_rewards(
-    rows: Sequence[FirstErrorExample], rewards: Sequence[Sequence[float] | None]
-) -> LabelledRewards:
+def labelled_rewards(rows: Sequence[FirstErrorExample], rewards: SolutionScores) -> LabelledRewards:
     """Return the step rewards of examples with their labels."""
     return LabelledRewards(rewards, [row.first_error for row in rows])
 
@@ -237,43 +238,17 @@ def has_both_labels(rows: Sequence[FirstErrorExample]) -> bool:
 
 
 def count_first_errors(
-    rewards: Sequence[Sequence[float] | None], labels: Sequence[int], threshold: float
+    rewards: SolutionScores, labels: Sequence[int], threshold: float
 ) -> FirstErrorScores:
     """Count the correct predictions at a threshold."""
-    hits_with_error: list[bool] = []
-    hits_without_error: list[bool] = []
-    for step_rewards, label in zip(rewards, labels, strict=True):
-        is_hit = step_rewards is not None and find_first_below(step_rewards, threshold) == label
-        if label == NO_ERROR:
-            hits_without_error.append(is_hit)
-        else:
-            hits_with_error.append(is_hit)
-    f1 = None
-    if hits_with_error and hits_without_error:
-        f1 = harmonic_mean(
-            sum(hits_with_error) / len(hits_with_error),
-            sum(hits_without_error) / len(hits_without_error),
-        )
+    with_error, without_error = find_hits(rewards, labels, threshold)
     return FirstErrorScores(
-        f1=f1,
-        detected=sum(hits_with_error),
-        with_error=len(hits_with_error),
-        passed=sum(hits_without_error),
-        without_error=len(hits_without_error),
+        f1=f1_of_hits(with_error, without_error),
+        detected=sum(with_error),
+        with_error=len(with_error),
+        passed=sum(without_error),
+        without_error=len(without_error),
         threshold=threshold,
-    )
-
-
-def best_threshold(rewards: Sequence[Sequence[float] | None], labels: Sequence[int]) -> float:
-    """Return the quantile of the rewards with the highest F1; the lowest of equal ones.
-
-    Args:
-        rewards: The step rewards of solutions with an error, and of solutions without one.
-        labels: Indices of their first wrong steps, or ``NO_ERROR``.
-    """
-    return max(
-        threshold_candidates(rewards),
-        key=lambda threshold: count_first_errors(rewards, labels, threshold).f1 or 0.0,
     )
 
 
@@ -294,7 +269,9 @@ def f1_interval(
         The interval; None if the solutions with an error, or those without one, are fewer than two.
     """
     sets = [test] if tuning is None or tuning is test else [test, tuning]
-    strata = [stratum for solutions in sets for stratum in _find_hits(solutions, thresholds)]
+    strata = [
+        stratum for solutions in sets for stratum in _hits_by_threshold(solutions, thresholds)
+    ]
 
     def resampled_f1(*counts_by_stratum: np.ndarray) -> np.ndarray:
         accuracies = [
@@ -316,7 +293,7 @@ def _harmonic_means(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     return means
 
 
-def _find_hits(
+def _hits_by_threshold(
     solutions: LabelledRewards, thresholds: Sequence[float]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return whether each prediction is right at each threshold, of shape (R, T).

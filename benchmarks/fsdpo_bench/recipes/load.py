@@ -171,6 +171,7 @@ def _parse_recipe(table: Table, file: Path, values: Table) -> Recipe:
     fields = {"name": table.get("name", file.stem), "title": table["title"]}
     if not all(isinstance(text, str) for text in (*fields.values(), table["about"])):
         raise ValueError("name, title and about: expected texts")
+    settings = {key: table[key] for key in ("environment", "stages_file") if key in table}
     texts = fill(fields, values, "the recipe")
     # A text that is only a placeholder becomes the value, which may be a number.
     if not all(isinstance(text, str) for text in texts.values()):
@@ -180,7 +181,18 @@ def _parse_recipe(table: Table, file: Path, values: Table) -> Recipe:
         about=_join_lines(fill(table["about"], values, "the recipe")),
         file=file,
         stages=_parse_stages(table["stage"], values),
+        **_parse_run_settings(**fill(settings, values, "the recipe")),
     )
+
+
+@validate_call(config=ConfigDict(strict=True))
+def _parse_run_settings(
+    *, environment: dict[str, str] | None = None, stages_file: str = ""
+) -> dict[str, Any]:
+    return {
+        "environment": environment or {},
+        "stages_file": Path(stages_file) if stages_file else None,
+    }
 
 
 def _parse_stages(stages: list[dict[str, Any]], values: Table) -> tuple[RecipeStage, ...]:
@@ -206,6 +218,8 @@ def _parse_stage(
     samples: str = "",
     pairs: str = "",
     measures: dict[Literal["backbone", "method", "prm"], str] | None = None,
+    minutes: Annotated[float, Field(ge=0)] = 0,
+    work: Annotated[float, Field(ge=0)] = 0,
 ) -> RecipeStage:
     return RecipeStage(
         name=name,
@@ -216,6 +230,8 @@ def _parse_stage(
         samples=samples,
         pairs=pairs,
         measures=MeasuredRow(**measures) if measures else None,
+        minutes=minutes,
+        work=work,
     )
 
 

@@ -3,12 +3,9 @@
 Recipes contain only command lines, so the benchmark package does not depend on training code.
 """
 
-import os
 import shlex
-import sys
-import sysconfig
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -16,9 +13,8 @@ from fsdpo_bench.metrics.result_records import Results, read_results
 from fsdpo_bench.report.published import PublishedResult
 from fsdpo_bench.run_folder import FORMAT_VERSION, RESULTS_FILE, read_version
 from fsdpo_data.core.cost import NO_COST, Cost
-from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.input_files import read_json
-from fsdpo_data.core.workers import run_child
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 
 
@@ -48,11 +44,31 @@ class RecipeStage:
     samples: str = ""  #: Number of solutions that the stage samples, in words; empty for none.
     pairs: str = ""  #: Number of pairs that the stage forms, in words; empty for none.
     measures: MeasuredRow | None = None  #: The row of the paper's tables; None for other stages.
+    minutes: float = 0  #: Time limit; 0 for none.
+    #: Amount of work, in a unit that all stages with the same program share, such as solutions. It
+    #: gives the estimated time; 0 for a stage that takes no time worth an estimate.
+    work: float = 0
 
     @property
     def argv(self) -> list[str]:
         """The arguments of the command line, split as in a shell."""
         return shlex.split(self.command)
+
+    @property
+    def program(self) -> tuple[str, ...]:
+        """The program with its subcommand, such as ``fsdpo-train prm``."""
+        return tuple(self.argv[:2])
+
+    @property
+    def outputs(self) -> set[str]:
+        """The paths that the stage writes."""
+        argv = self.argv
+        out = argv[argv.index("--out") + 1] if "--out" in argv else ""
+        return {out, self.done_file} - {""}
+
+    def reads(self, other: "RecipeStage") -> bool:
+        """Whether an argument of the command is an output of another stage."""
+        return not other.outputs.isdisjoint(set(self.argv) - self.outputs)
 
     @property
     def has_results(self) -> bool:
@@ -90,6 +106,10 @@ class Recipe:
     about: str  #: Description of the recipe.
     stages: tuple[RecipeStage, ...]  #: The stages in order.
     file: Path  #: File of the recipe.
+    #: Environment variables of the commands, in addition to those of the process.
+    environment: dict[str, str] = field(default_factory=dict)
+    #: CSV file that gets the time and memory of each stage; None for none.
+    stages_file: Path | None = None
 
     @property
     def gpus(self) -> int:
@@ -168,20 +188,6 @@ def _stage_cost(total: Cost, input_cost: Cost, gpus: int) -> StageCost:
     return StageCost(tokens, gpu_hours)
 
 
-def pending_command(stage: RecipeStage) -> list[str] | None:
-    """Return the command that completes a stage; None if it is complete.
-
-    A stage with an existing output directory gets ``--resume``, except scripts, which start again.
-    """
-    if stage.done_file and Path(stage.done_file).exists():
-        return None
-    argv = stage.argv
-    if argv[0] == "python" and argv[1].endswith(".py"):
-        return argv
-    is_started = "--out" in argv and Path(argv[argv.index("--out") + 1]).is_dir()
-    return [*argv, "--resume"] if is_started else argv
-
-
 def merge_stages(stages_by_recipe: Iterable[Sequence[RecipeStage]]) -> Iterator[RecipeStage]:
     """Yield the stages of several recipes, each output once."""
     done_files = set()
@@ -190,42 +196,3 @@ def merge_stages(stages_by_recipe: Iterable[Sequence[RecipeStage]]) -> Iterator[
             if not stage.done_file or stage.done_file not in done_files:
                 done_files.add(stage.done_file)
                 yield stage
-
-
-def _with_this_python(command: Sequence[str]) -> list[str]:
-    """Return a command whose `python` is the running one; some systems have only `python3`."""
-    program, *arguments = command
-    return [sys.executable if program == "python" else program, *arguments]
-
-
-def run_stages(stages: Sequence[RecipeStage], print_line: Callable[[str], None]) -> None:
-    """Run the incomplete stages in order.
-
-    Raises:
-        InputError: if the program of a stage is not installed, or results in the output of a stage
-            are not of this release.
-        FsdpoError: if a stage fails.
-    """
-    for stage in stages:
-        if stage.has_results:
-            read_results(Path(stage.done_file))  # refuses other versions before hours of work
-    # The programs are in the folder of this Python, which need not be in PATH.
-    path = os.pathsep.join((sysconfig.get_path("scripts"), os.environ.get("PATH", os.defpath)))
-    for stage in stages:
-        command = pending_command(stage)
-        if command is None:
-            print_line(f"{stage.name}: done ({stage.done_file})")
-            continue
-        print_line(f"{stage.name}: {shlex.join(command)}")
-        try:
-            code = run_child(_with_this_python(command), env={**os.environ, "PATH": path})
-        except FileNotFoundError:
-            raise InputError(
-                f"stage {stage.name}: the program {command[0]!r} is not installed. Install "
-                "fsdpo; torchrun needs its extra `train`."
-            ) from None
-        if code:
-            raise FsdpoError(
-                f"stage {stage.name} ended with exit code {code}. Fix the error above, and "
-                "repeat the command to continue."
-            )

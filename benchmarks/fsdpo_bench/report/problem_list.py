@@ -18,7 +18,7 @@ from fsdpo_bench.decoders.decoders import SAMPLES_PART
 from fsdpo_bench.metrics.decoder_choices import DecoderChoices
 from fsdpo_bench.metrics.full_solutions import read_problem_solutions
 from fsdpo_bench.metrics.pools import Benchmark, Pool
-from fsdpo_bench.metrics.sample_arrays import PlacedProblem
+from fsdpo_bench.metrics.sample_arrays import BenchmarkProblem
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, Solution
 from fsdpo_data.core.toml_tables import read_toml
 
@@ -75,14 +75,16 @@ def question_entry(
     problem_list: ProblemList, benchmark: Benchmark, index: int, solutions: PartSolutions
 ) -> dict[str, Any]:
     """Return the entry of a problem, without its solutions."""
-    placed: PlacedProblem = benchmark.main.problems[index]
+    benchmark_problem: BenchmarkProblem = benchmark.main.problems[index]
     first_part = next(iter(solutions.values()))
-    prompt = first_part[placed.problem_id][0].prompt
+    prompt = first_part[benchmark_problem.problem_id][0].prompt
     return {
         "task": benchmark.name,
-        "id": placed.problem_id,
-        "groups": dict(placed.benchmark_place.groups),
-        **problem_list.question_entry(placed.problem.question, placed.problem.answer, prompt),
+        "id": benchmark_problem.problem_id,
+        "groups": dict(benchmark_problem.benchmark_row.groups),
+        **problem_list.question_entry(
+            benchmark_problem.problem.question, benchmark_problem.problem.answer, prompt
+        ),
     }
 
 

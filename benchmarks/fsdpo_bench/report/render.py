@@ -67,27 +67,27 @@ def render_html(results: Results, problem_list: ProblemList, warn: Callable[[str
             "style_class": plots.style_class,
             "numbers": partial(number_rows, output="page"),
         },
-        title=page_title(results),
+        title=_page_title(results),
         results=results,
         problem_list=problem_list,
         accuracy_plot=accuracy_plot,
         cost_plots=[plot for plot in cost_plots if plot],
         reward_plots=reward_plots,
         choice_tables=choice_tables(results),
-        published_rows=published_rows(results),
+        published_rows=_published_rows(results),
         published_labels=plots.published_labels(results),
-        settings=setting_rows(results.to_json()["run"]),
-        has_costs=has_costs(results),
+        settings=_setting_rows(results.to_json()["run"]),
+        has_costs=_has_costs(results),
         has_groups=any(task.groups for task in tasks.values()),
     )
 
 
-def has_costs(results: Results) -> bool:
+def _has_costs(results: Results) -> bool:
     """Return whether a decoder has a cost; recorded responses may have none."""
     return any(cost.is_known for cost in results.cost.values())
 
 
-def page_title(results: Results) -> str:
+def _page_title(results: Results) -> str:
     """Return the title of a page: the model, and the accuracies of the first decoder."""
     tasks = results.tasks
     accuracies: list[tuple[str, Mapping[str, Mean]]] = [
@@ -108,23 +108,23 @@ def page_title(results: Results) -> str:
 def render_markdown(results: Results) -> str:
     """Render ``report.md``."""
     tasks = results.tasks
-    published = published_rows(results)
+    published = _published_rows(results)
     return render(
         TEMPLATES_FOLDER / "report.md",
         filters={"listed": listed_decoders, "points": format_points},
         results=results,
-        has_costs=has_costs(results),
+        has_costs=_has_costs(results),
         number_rows=[
             (task.title, row) for task in tasks.values() for row in number_rows(task, "markdown")
         ],
         choice_tables=choice_tables(results),
         published_rows=published,
         published_tasks=[name for name in tasks if any(name in row["values"] for row in published)],
-        settings=setting_rows(results.to_json()["run"]),
+        settings=_setting_rows(results.to_json()["run"]),
     )
 
 
-def published_rows(results: Results) -> list[dict[str, Any]]:
+def _published_rows(results: Results) -> list[dict[str, Any]]:
     """Return the greedy results of Full-Step-DPO for the measured benchmarks.
 
     Rows with the base model of the measured model come first. The PRM table and the results of
@@ -143,12 +143,12 @@ def published_rows(results: Results) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: not row["is_own_backbone"])
 
 
-def setting_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _setting_rows(settings: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return settings as (name, value), with dots in nested names."""
     rows: list[tuple[str, str]] = []
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            rows += [(f"{name}.{inner_name}", text) for inner_name, text in setting_rows(value)]
+            rows += [(f"{name}.{inner_name}", text) for inner_name, text in _setting_rows(value)]
         elif value is not None:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             rows.append((name, text))

@@ -121,9 +121,9 @@ def _describe_unmatched(questions: Mapping[str, str], pool: Pool) -> str:
         pool: The datasets.
     """
     measured_keys = {
-        question_key(placed.problem.question)
+        question_key(benchmark_problem.problem.question)
         for benchmark in pool.benchmarks.values()
-        for placed in benchmark.main.problems
+        for benchmark_problem in benchmark.main.problems
     }
     unmatched = [question for key, question in questions.items() if key not in measured_keys]
     if not unmatched:

@@ -1,7 +1,7 @@
 """The problems of benchmarks as problems of a dataset.
 
 Each problem is one row, even if a benchmark lists it twice or several benchmarks list it. Its
-metadata have all its places, so that results are by benchmark.
+metadata have all its rows, so that results are by benchmark.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Any
 from fsdpo_bench.tasks.load import LoadedTask
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.problems.benchmark_places import BENCHMARKS_KEY, BenchmarkPlace
+from fsdpo_data.problems.benchmark_rows import BENCHMARKS_KEY, BenchmarkRow
 from fsdpo_data.problems.load import ProblemSet, draw_positions
 
 #: Metadata of a problem that decide its grading.
@@ -35,13 +35,13 @@ def benchmark_problems(loaded_tasks: Sequence[LoadedTask]) -> ProblemSet:
         InputError: if two benchmarks grade one problem differently.
     """
     problems: dict[str, Problem] = {}
-    problem_places: dict[str, list[BenchmarkPlace]] = {}
+    problem_places: dict[str, list[BenchmarkRow]] = {}
     for loaded in loaded_tasks:
         for row, loaded_problem in zip(loaded.rows, loaded.problems, strict=True):
             problem = replace(loaded_problem, metadata=_grading_metadata(loaded_problem))
             first_problem = problems.setdefault(problem.id, problem)
             _check_grading(first_problem, problem)
-            problem_place = BenchmarkPlace(
+            problem_place = BenchmarkRow(
                 name=loaded.task.name,
                 row=row,
                 groups=loaded.task.problem_groups(loaded_problem.metadata),
@@ -80,8 +80,8 @@ def _check_grading(first: Problem, second: Problem) -> None:
     )
 
 
-def _with_places(problem: Problem, problem_places: Sequence[BenchmarkPlace]) -> Problem:
-    """Return a problem with its places in benchmarks."""
+def _with_places(problem: Problem, problem_places: Sequence[BenchmarkRow]) -> Problem:
+    """Return a problem with its rows of benchmarks."""
     metadata = {
         **problem.metadata,
         BENCHMARKS_KEY: [problem_place.to_json() for problem_place in problem_places],

@@ -94,6 +94,7 @@ class TransformersSampler(StreamingSampler):
             "AutoModelForCausalLM",
             weights,
             dtype=options.dtype,
+            device=self._device,
             expected="a causal language model: config.json, tokenizer, safetensors weights",
         )
         self._decoder = CompletionDecoder(self._tokenizer)

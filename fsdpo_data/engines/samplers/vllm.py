@@ -31,7 +31,7 @@ from fsdpo_data.engines.samplers.tokenization import (
     encode_context,
     stop_within_context,
 )
-from fsdpo_data.models.checkpoints import load_config
+from fsdpo_data.models.checkpoints import load_config, resolve_dtype
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.untrusted import describe_load_error
 
@@ -229,7 +229,10 @@ def start_engine(weights: ResolvedWeights, options: EngineOptions, **arguments: 
     vllm = import_vllm()
     from vllm.platforms import current_platform
 
-    llm_arguments: dict[str, Any] = {"dtype": _resolve_dtype(weights, options)}
+    # vLLM's own `auto` would cast float32 checkpoints to half precision.
+    device = "cpu" if current_platform.is_cpu() else "cuda"
+    dtype = resolve_dtype(options.dtype, load_config(weights), device)
+    llm_arguments: dict[str, Any] = {"dtype": dtype}
     if current_platform.is_cpu():
         # Chunked prefill is off, because vLLM rewinds the request's random generator after it, and
         # CPU generators cannot be rewound ("CPU Generator does not use offset").
@@ -258,16 +261,6 @@ def stop_engine(llm: Any) -> None:
     Deleting the engine is not enough: vLLM keeps exceptions whose frames refer to the engine.
     """
     llm.llm_engine.engine_core.shutdown(timeout=SHUTDOWN_TIMEOUT_SECONDS)
-
-
-def _resolve_dtype(weights: ResolvedWeights, options: EngineOptions) -> str:
-    """Return the data type to load; ``auto`` becomes the data type of the checkpoint.
-
-    vLLM's own ``auto`` would cast float32 checkpoints to half precision.
-    """
-    if options.dtype != "auto":
-        return options.dtype
-    return str(load_config(weights).dtype or "auto").removeprefix("torch.")
 
 
 def can_sample_here() -> bool:

@@ -22,7 +22,7 @@ from fsdpo_data.engines.options import IMPLICIT_REWARD_BETA
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
 from fsdpo_data.models.resolve import ResolvedWeights
-from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_AGGREGATE, OUTCOME_AGGREGATE
+from fsdpo_data.steps.rewards import AGGREGATES, DEFAULT_AGGREGATE, default_aggregate
 
 #: The meaning of the rewards, by activation.
 REWARD_MEANINGS = {
@@ -275,13 +275,14 @@ def get_prm_format(name: str) -> PrmFormat:
     return PRM_FORMATS.get_row_or_file(name)
 
 
-def default_aggregate(weights: ResolvedWeights) -> str:
-    """Return the aggregate of decoders that choose among samples by a reward model."""
-    if isinstance(weights, PublishedPrm):
-        return weights.prm_format.aggregate
-    if isinstance(weights, TrainedPrm) and weights.last_step_only:
-        return OUTCOME_AGGREGATE
-    return DEFAULT_AGGREGATE
+def model_aggregate(weights: ResolvedWeights) -> str:
+    """Return the default aggregate of decoders that choose by a reward model."""
+    return default_aggregate(
+        is_outcome_model=isinstance(weights, TrainedPrm) and weights.last_step_only,
+        format_aggregate=weights.prm_format.aggregate
+        if isinstance(weights, PublishedPrm)
+        else None,
+    )
 
 
 def needs_question(weights: ResolvedWeights) -> bool:

@@ -110,7 +110,12 @@ class TransformersScorer(TokenScorer):
         if self._device == "cpu":
             self._batch_tokens = min(options.batch_tokens, MAX_CPU_BATCH_TOKENS)
         tokenizer, net = load_checkpoint(
-            self.auto_class, weights, dtype=options.dtype, expected=self.expected, field=self.field
+            self.auto_class,
+            weights,
+            dtype=options.dtype,
+            device=self._device,
+            expected=self.expected,
+            field=self.field,
         )
         super().__init__(weights, tokenizer, context_length(net.config))
         self._tokenizer = tokenizer

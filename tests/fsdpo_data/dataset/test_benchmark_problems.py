@@ -20,19 +20,19 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.dataset.benchmark_problems import check_no_benchmark_problems
 from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.manifest import read_manifest
-from fsdpo_data.problems.benchmark_places import BenchmarkPlace, benchmark_places
+from fsdpo_data.problems.benchmark_rows import BenchmarkRow, benchmark_rows
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES
 from fsdpo_train.preference.pairs import open_pairs
 from fsdpo_train.prm.data import open_solutions
 
 
 def test_a_dataset_with_a_benchmark_problem_is_refused(tmp_path: Path) -> None:
-    problem_place = BenchmarkPlace("ocw", row=3, groups={"level": "5"}, cluster="base")
+    problem_place = BenchmarkRow("ocw", row=3, groups={"level": "5"}, cluster="base")
     metadata = {"benchmarks": [problem_place.to_json()], "level": 5}
     root = paired_dataset(tmp_path, metadata=metadata)
     with pytest.raises(InputError, match=r"has 3 problems of benchmarks \(ocw\)"):
         check_no_benchmark_problems(root, read_manifest(root))
-    assert benchmark_places(json.loads(json.dumps(metadata))) == [problem_place]
+    assert benchmark_rows(json.loads(json.dumps(metadata))) == [problem_place]
     shutil.rmtree(root / "problems")
     check_no_benchmark_problems(root, read_manifest(root))  # a copy without the problems
 
@@ -54,7 +54,7 @@ def test_a_field_of_a_source_with_the_same_name_is_no_place(tmp_path: Path, valu
 def test_the_commands_refuse_benchmark_problems(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
-    problem_place = BenchmarkPlace("ocw", row=0)
+    problem_place = BenchmarkRow("ocw", row=0)
     data = paired_dataset(tmp_path, metadata={"benchmarks": [problem_place.to_json()]})
     arguments = line.format(data=data, out=tmp_path / "out").split()
     code, out, err = run(capsys, *arguments)
@@ -65,7 +65,7 @@ def test_the_commands_refuse_benchmark_problems(
 
 
 def test_trainings_refuse_benchmark_problems(tmp_path: Path) -> None:
-    problem_place = BenchmarkPlace("ocw", row=0)
+    problem_place = BenchmarkRow("ocw", row=0)
     data = paired_dataset(tmp_path, metadata={"benchmarks": [problem_place.to_json()]})
     loss = PREFERENCE_LOSSES["full-step"]
     for open_rows in (open_solutions, partial(open_pairs, loss=loss)):
@@ -110,7 +110,7 @@ def files_on_hub(root: Path) -> dict[str, bytes]:
 
 
 def test_trainings_refuse_benchmark_problems_of_the_hub(hub: HubServer, tmp_path: Path) -> None:
-    problem_place = BenchmarkPlace("ocw", row=0)
+    problem_place = BenchmarkRow("ocw", row=0)
     root = paired_dataset(tmp_path, metadata={"benchmarks": [problem_place.to_json()]})
     hub.add("dataset", "o/r", files_on_hub(root))
     refusals = ["dataset o/r has 3 problems of benchmarks (ocw)"] * 2
@@ -133,7 +133,7 @@ def test_a_repository_without_our_problems_trains(
     [path] = (path for path in files if path.startswith("problems/"))
     del files[path]
     if has_other_problems:
-        metadata = json.dumps({"benchmarks": [BenchmarkPlace("ocw", row=0).to_json()]})
+        metadata = json.dumps({"benchmarks": [BenchmarkRow("ocw", row=0).to_json()]})
         buffer = io.BytesIO()
         pl.DataFrame({"metadata": [metadata]}).write_parquet(buffer)
         files[path] = buffer.getvalue()

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ import safetensors.torch  # noqa: E402
 from fsdpo_data.core.errors import InputError, UnavailableError  # noqa: E402
 from fsdpo_data.engines.options import EngineOptions  # noqa: E402
 from fsdpo_data.engines.samplers.transformers import TransformersSampler  # noqa: E402
-from fsdpo_data.models.checkpoints import load_checkpoint  # noqa: E402
+from fsdpo_data.models import checkpoints  # noqa: E402
+from fsdpo_data.models.checkpoints import load_checkpoint, resolve_dtype  # noqa: E402
 from fsdpo_data.models.prompts import load_tokenizer  # noqa: E402
 from fsdpo_data.models.resolve import CHECKPOINT, ResolvedWeights, resolve  # noqa: E402
 
@@ -130,3 +132,33 @@ def test_weights_that_do_not_fit_the_quantization_give_a_message(tmp_path: Path)
     weights = resolve(str(folder), template="problem")
     with pytest.raises(UnavailableError, match="that fit the quantization_config"):
         TransformersSampler(weights, EngineOptions(device="cpu"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stored_dtype", "device", "has_bfloat16", "loaded_dtype"),
+    [
+        ("auto", "bfloat16", "cpu", False, "float32"),
+        ("auto", "bfloat16", "cpu", True, "bfloat16"),
+        ("auto", "bfloat16", "cuda", False, "bfloat16"),
+        ("auto", "float16", "cpu", False, "float16"),
+        ("auto", None, "cpu", False, "auto"),
+        ("bfloat16", "bfloat16", "cpu", False, "bfloat16"),
+    ],
+)
+def test_auto_is_the_dtype_of_the_checkpoint_that_the_processor_has(
+    dtype: str,
+    stored_dtype: str | None,
+    device: str,
+    has_bfloat16: bool,
+    loaded_dtype: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(checkpoints, "cpu_has_bfloat16", lambda: has_bfloat16)
+    config = SimpleNamespace(dtype=stored_dtype and getattr(torch, stored_dtype))
+    assert resolve_dtype(dtype, config, device) == loaded_dtype
+
+
+def test_a_quantized_checkpoint_keeps_its_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoints, "cpu_has_bfloat16", lambda: False)
+    config = SimpleNamespace(dtype=torch.bfloat16, quantization_config={"bits": 4})
+    assert resolve_dtype("auto", config, "cpu") == "bfloat16"

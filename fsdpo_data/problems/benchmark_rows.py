@@ -1,16 +1,16 @@
-"""The places of a problem in benchmarks, which its metadata list."""
+"""The rows of benchmarks that have a problem, which its metadata list."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-#: Key of the places in the metadata of a problem. A dataset of training problems has no such key.
+#: Key of the rows in the metadata of a problem. A dataset of training problems has no such key.
 BENCHMARKS_KEY = "benchmarks"
 
 
 @dataclass(frozen=True, slots=True)
-class BenchmarkPlace:
-    """One place of a problem in a benchmark; a problem that is listed twice has two places."""
+class BenchmarkRow:
+    """One row of a benchmark with a problem; a problem that is listed twice has two rows."""
 
     name: str  #: Name of the benchmark, such as ``math500``.
     row: int  #: Index of the problem in the benchmark, from 0.
@@ -23,14 +23,14 @@ class BenchmarkPlace:
         return asdict(self)
 
 
-def benchmark_places(metadata: Mapping[str, Any]) -> list[BenchmarkPlace]:
-    """Return the places of a problem in benchmarks; empty for a problem of no benchmark.
+def benchmark_rows(metadata: Mapping[str, Any]) -> list[BenchmarkRow]:
+    """Return the rows of benchmarks that have a problem; empty for a problem of no benchmark.
 
     Raises:
-        ValueError: if the entry of the metadata is not a list of places.
+        ValueError: if the entry of the metadata is not a list of rows.
     """
     entries = metadata.get(BENCHMARKS_KEY, [])
     try:
-        return [BenchmarkPlace(**entry) for entry in entries]
+        return [BenchmarkRow(**entry) for entry in entries]
     except TypeError:
-        raise ValueError(f"{BENCHMARKS_KEY}: expected a list of places in benchmarks") from None
+        raise ValueError(f"{BENCHMARKS_KEY}: expected a list of rows of benchmarks") from None
