@@ -187,9 +187,9 @@ class Scorer(Judge):
         super().__init__(0, levels=11)
         self.inputs: list[ScorerInput] = []
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         self.inputs += items
-        return super().score(items)
+        return super().compute_rewards(items)
 
 
 def check_scores(dataset: Path, scorer: Scorer) -> None:

@@ -36,9 +36,9 @@ import ray
 import typer
 
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
 from fsdpo_data.engines.ray import Placement, ReplicaPool
-from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
+from fsdpo_data.engines.samplers import SampleResult
 
 REPLICAS = 2
 CALL_ITEMS = 8  #: Items per call of Ray's schedulers.
@@ -57,7 +57,7 @@ class Item(NamedTuple):
         return f"{self.index} {self.seconds} {self.death_file}"
 
 
-class WaitingSampler(StreamingSampler):
+class WaitingSampler:
     """A sampler that waits for each prompt, and writes a log of the prompts.
 
     Args:
@@ -71,10 +71,10 @@ class WaitingSampler(StreamingSampler):
         time.sleep(load_seconds)
         self._log = Path(log_folder) / f"{os.getpid()}-{time.monotonic_ns()}"
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
         """Yield each prompt after its wait."""
         for position, prompt in enumerate(prompts):
-            yield PromptResult(position, [Completion(self.wait(prompt), "stop", 1)])
+            yield position, [Completion(self.wait(prompt.full_text), "stop", 1)]
 
     def wait(self, prompt: str) -> str:
         """Wait for a prompt, and return the square of its index."""
@@ -175,8 +175,9 @@ def make_replica_pool(logs: Path, load_seconds: float) -> Scheduler:
     pool = ReplicaPool(WaitingSampler.model, load, placement, batch_size=64)
 
     def schedule(batch: Sequence[Item]) -> Iterator[tuple[int, str]]:
-        prompts = [item.encode() for item in batch]
-        for position, completions in pool.stream(prompts, SamplingSpec(n=1)):
+        prompts = [Prompt(item.encode()) for item in batch]
+        for position, completions in pool.sample(prompts, SamplingSpec(n=1)):
+            assert isinstance(completions, list)
             yield batch[position].index, completions[0].text
 
     return schedule

@@ -37,6 +37,7 @@ from pathlib import Path
 import typer
 
 from fsdpo_data.core.lazy import torch
+from fsdpo_data.engines.item_errors import collect_results
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.samplers import close_engine
 from fsdpo_data.engines.scorers import ScorerInput
@@ -110,9 +111,9 @@ def time_ray_actors(prm: str, problems: Sequence[list[ScorerInput]], count: int)
     """Return the seconds that ``count`` Ray actors take for all solutions."""
     items = [item for problem_items in problems for item in problem_items]
     replica_pool = load_scorer(prm, SCORER_OPTIONS.replace(engine="ray", actors=count))
-    replica_pool.score(items)  # warm up
+    collect_results(replica_pool.score(items))  # warm up
     started = time.perf_counter()
-    replica_pool.score(items)
+    collect_results(replica_pool.score(items))
     seconds = time.perf_counter() - started
     close_engine(replica_pool)
     return seconds

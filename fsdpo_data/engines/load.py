@@ -13,7 +13,7 @@ from fsdpo_data.engines.options import EngineOptions, SamplerOptions, ScorerOpti
 from fsdpo_data.engines.ray import ReplicaPool
 from fsdpo_data.engines.registry import SAMPLERS, SCORERS
 from fsdpo_data.engines.samplers import LoadedSampler, Sampler
-from fsdpo_data.engines.scorers import Scorer
+from fsdpo_data.engines.scorers import LoadedScorer, Scorer
 from fsdpo_data.engines.scorers.critiques import CritiqueScorer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.weights import resolve_prm, resolve_sampler_weights
@@ -63,13 +63,15 @@ def _load_sampler_here(
     return LoadedSampler(entry.load(weights, options), can_continue=entry.can_continue(api))
 
 
-def _load_scorer_here(engine: str, weights: ResolvedWeights, options: EngineOptions) -> Scorer:
+def _load_scorer_here(
+    engine: str, weights: ResolvedWeights, options: EngineOptions
+) -> LoadedScorer:
     """Load a scorer; a judge scores with the critiques of a sampler."""
     _prepare_process()
     if isinstance(weights, PublishedPrm) and weights.prm_format.is_judge:
-        return CritiqueScorer(weights, _load_sampler_here(engine, weights, options))
-    scorer: Scorer = SCORERS[engine].load(weights, options)
-    return scorer
+        sampler = _load_sampler_here(engine, weights, options)
+        return LoadedScorer(CritiqueScorer(weights, sampler))
+    return LoadedScorer(SCORERS[engine].load(weights, options))
 
 
 def _prepare_process() -> None:

@@ -17,7 +17,7 @@ from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, UNDECIDED
 from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import Prompt, SamplingSpec
 from fsdpo_data.dataset.run_directory import RunDir
 from fsdpo_data.dataset.stage_records import AnswerJudgeStats
 from fsdpo_data.engines.answer_judge import AnswerJudgeSettings, judge_errors, read_judge
@@ -185,7 +185,7 @@ class JudgeSession:
         refuses. Both are counted as unreadable.
         """
         prompts = self.judge.prompts(items)
-        prefixes = [Prefix(_prompt_id(prompt), prompt) for prompt in prompts]
+        prefixes = [Prefix(_prompt_id(prompt), Prompt(prompt)) for prompt in prompts]
         sampler = self.judge.reply_sampler
         failures = replace(sampler, failure_policy=_SKIP_REFUSED).open_failures(self._run)
         sampler.sample_into(self._run, lambda: prefixes, self._progress, failures)

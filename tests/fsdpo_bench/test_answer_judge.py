@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import TextSampler
 from fsdpo_bench import benchmark_run, run_shards
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.run_folder import is_run, read_run_record
@@ -44,7 +45,7 @@ RESPONSES = (
 PARTS = ("greedy", "samples")
 
 
-class Policy:
+class Policy(TextSampler):
     """A policy whose sample i of problem p is response p + i."""
 
     model = ModelRef("policy", "0")
@@ -56,7 +57,7 @@ class Policy:
         self.is_open = True
         return self
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         return [
             [self._complete(int(re.findall(r"number (\d)", p)[0]) + i) for i in range(spec.n)]
             for p in prompts
@@ -69,7 +70,7 @@ class Policy:
         self.is_open = False
 
 
-class FakeJudge:
+class FakeJudge(TextSampler):
     """A judge that accepts "at least" and rejects "at most".
 
     Args:
@@ -91,7 +92,7 @@ class FakeJudge:
         self.is_open = True
         return self
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         assert self.is_open and (self.policy is None or not self.policy.is_open)
         if self.remaining_calls == 0:
             raise UnavailableError("the engine died")
@@ -246,10 +247,12 @@ def test_the_judge_decides_on_problems_that_failed_before(tmp_path: Path, task: 
     class FussyPolicy(Policy):
         refuses = True
 
-        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        def complete_texts(
+            self, prompts: Sequence[str], spec: SamplingSpec
+        ) -> list[list[Completion]]:
             if self.refuses and any("number 2" in prompt for prompt in prompts):
                 raise ValueError("too long")
-            return super().sample(prompts, spec)
+            return super().complete_texts(prompts, spec)
 
     policy = FussyPolicy()
     out = run(tmp_path / "run", task, FakeJudge(), policy=policy, max_failed="50%")

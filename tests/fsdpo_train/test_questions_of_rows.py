@@ -141,7 +141,7 @@ def test_a_reward_model_reads_the_prompts_of_a_chat_server_in_its_chat_format(
     prompts = []
 
     class PromptScorer(TableScorer):
-        def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+        def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
             prompts.extend(item.prompt for item in items)
             return [[0.5] * len(item.steps) for item in items]
 

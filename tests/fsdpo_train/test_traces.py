@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 import fsdpo_data as fd  # noqa: E402
 from fsdpo_data.answers.thinking import find_thinking  # noqa: E402
 from fsdpo_data.core.progress import NO_PROGRESS  # noqa: E402
+from fsdpo_data.core.sampling import Prompt  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
 from fsdpo_data.exchange.importing import ImportOutputsOptions, run_import  # noqa: E402
 from fsdpo_data.models.prompts import load_tokenizer  # noqa: E402
@@ -123,7 +124,7 @@ def test_preparation_time_is_linear_in_the_tokens(policy: Path) -> None:
     def prepare_batch(size: int) -> int:
         text = trace(size, 42, 0)
         steps = split_steps(text, find_thinking("<think>", text).end, "both@1")
-        encoded = encoder.encode("20 + 22?<think>\n", steps, add_eos=True)
+        encoded = encoder.encode(Prompt("20 + 22?<think>\n"), steps, add_eos=True)
         rewards = (0.5,) * len(steps)
         solution = PairedSolution(steps=tuple(steps), rewards=rewards, encoded=encoded)
         group = PromptGroup("", [solution] * 2, [(0, 1)])

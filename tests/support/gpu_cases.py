@@ -17,6 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fakes import score_all
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "perf"))
 from random_model import save_random_prm
 from trainers import (
@@ -230,7 +232,7 @@ def score(folder: Path, case: GpuCase) -> Metrics:
         scorer._can_share_prompts = False
     items = [ScorerInput(row["prompt"], row["completions"]) for row in rows]
     work = minimum_work(rows, case.size, flops_per_weight=2, with_head=False)
-    return work | {"seconds": median_seconds(lambda: scorer.score(items))}
+    return work | {"seconds": median_seconds(lambda: score_all(scorer, items))}
 
 
 def attention(_: Path, case: GpuCase) -> Metrics:

@@ -14,25 +14,20 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from fsdpo_data.answers.thinking import ThinkingSpan, find_thinking
-from fsdpo_data.core.sampling import Completion, SamplingSpec, add_tokens, continue_prompt
-from fsdpo_data.engines.samplers.base import (
-    PromptFailure,
-    PromptOutcome,
-    PromptResult,
-    Sampler,
-    StreamingSampler,
-    close_engine,
-    raise_failures,
-    stream,
-    stream_outcomes,
-)
+from fsdpo_data.core.errors import ItemError
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, add_tokens
+from fsdpo_data.engines.item_errors import process_by_bisection
+from fsdpo_data.engines.samplers.base import Sampler, SampleResult, close_engine
 
-#: Yields the outcomes of the prompts of one pass: ``stream`` or ``stream_outcomes``.
-EngineStream: TypeAlias = Callable[[Sampler, Sequence[str], SamplingSpec], Iterable[PromptOutcome]]
+#: Samples the prompts of one pass.
+PassSampler: TypeAlias = Callable[[Sequence[Prompt], SamplingSpec], Iterable[SampleResult]]
 
 
-class LoadedSampler(StreamingSampler):
-    """A sampler that applies stop strings after the thinking."""
+class LoadedSampler:
+    """A sampler that applies stop strings after the thinking.
+
+    If the engine raises an error for a prompt that it refuses, the other prompts are sampled again.
+    """
 
     def __init__(self, engine: Sampler, *, can_continue: bool = True) -> None:
         """Wrap the sampler of an engine.
@@ -45,24 +40,15 @@ class LoadedSampler(StreamingSampler):
         self._engine = engine
         self._can_continue = can_continue
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        """Yield ``spec.n`` completions of each prompt as the prompts finish."""
-        yield from raise_failures(self._sample(prompts, spec, stream))
-
-    def stream_outcomes(
-        self, prompts: Sequence[str], spec: SamplingSpec
-    ) -> Iterator[PromptOutcome]:
-        """Yield the completions of each prompt, or the reason why the engine refuses it."""
-        yield from self._sample(prompts, spec, stream_outcomes)
-
-    def _sample(
-        self, prompts: Sequence[str], spec: SamplingSpec, stream_engine: EngineStream
-    ) -> Iterator[PromptOutcome]:
-        """Yield the outcomes of the prompts; ``stream_engine`` calls the engine for one pass."""
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
+        """Yield the completions or the error of each prompt as the prompts finish."""
         if self._can_continue and spec.stop:
-            yield from _sample_in_passes(self._engine, prompts, spec, stream_engine)
-        else:
-            yield from stream_engine(self._engine, prompts, spec)
+            return _sample_in_passes(self._sample_pass, prompts, spec)
+        return self._sample_pass(prompts, spec)
+
+    def _sample_pass(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
+        """Sample in one pass, in which the stop strings also apply inside the thinking."""
+        return process_by_bisection(lambda batch: self._engine.sample(batch, spec), prompts)
 
     def close(self) -> None:
         """Free the memory of the engine."""
@@ -73,12 +59,12 @@ class LoadedSampler(StreamingSampler):
 class _PartialCompletion:
     """A completion that may need further passes."""
 
-    prompt: str  #: The prompt that the completion continues.
+    prompt: Prompt  #: The prompt that the completion continues.
     completion: Completion  #: The text and the tokens so far.
     is_capped: bool = False  #: Whether the current pass may generate fewer tokens than are left.
 
     def _find_thinking(self) -> ThinkingSpan:
-        return find_thinking(self.prompt, self.completion.text)
+        return find_thinking(self.prompt.full_text, self.completion.text)
 
     def next_pass_spec(self, spec: SamplingSpec) -> SamplingSpec:
         """Return how to sample the next pass of this completion."""
@@ -134,15 +120,15 @@ class _PassItem(NamedTuple):
     drafts: list[_PartialCompletion]  #: The completions; the pass samples one result for each.
 
     @property
-    def context(self) -> str:
+    def context(self) -> Prompt:
         """The prompt and the common text so far, which the pass continues."""
         draft = self.drafts[0]
-        return continue_prompt(draft.prompt, draft.completion.text, draft.completion.token_ids)
+        return draft.prompt.extend(draft.completion.text, draft.completion.token_ids)
 
 
 def _sample_in_passes(
-    engine: Sampler, prompts: Sequence[str], spec: SamplingSpec, stream_engine: EngineStream
-) -> Iterator[PromptOutcome]:
+    sample_pass: PassSampler, prompts: Sequence[Prompt], spec: SamplingSpec
+) -> Iterator[SampleResult]:
     """Yield ``spec.n`` completions of each prompt when the last of them is finished.
 
     A prompt fails if one of its passes fails.
@@ -155,21 +141,20 @@ def _sample_in_passes(
     while pending:
         for pass_spec, items in _group_into_passes(pending, spec).items():
             contexts = [item.context for item in items]
-            for outcome in stream_engine(engine, contexts, pass_spec):
-                prompt_index, drafts = items[outcome.prompt_index]
+            for item_index, completions in sample_pass(contexts, pass_spec):
+                prompt_index, drafts = items[item_index]
                 if prompt_index not in pending:  # another completion of the prompt has failed
                     continue
-                if isinstance(outcome, PromptFailure):
+                if isinstance(completions, ItemError):
                     del pending[prompt_index]
-                    yield PromptFailure(prompt_index, outcome.error)
+                    yield prompt_index, completions
                     continue
-                completions = outcome.completions
                 for draft, completion in zip(drafts, completions, strict=True):
                     if draft.add(completion, spec):
                         pending[prompt_index].remove(draft)
                 if not pending[prompt_index]:
                     finished = [draft.completion for draft in drafts_by_prompt[prompt_index]]
-                    yield PromptResult(prompt_index, finished)
+                    yield prompt_index, finished
         pending = {index: drafts for index, drafts in pending.items() if drafts}
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 from command_line import run
+from fakes import TextSampler
 from hashes import hashes
 from helpers import (
     RIGHT,
@@ -61,7 +62,7 @@ HOSTILE = (
 TEXTS = (RIGHT, WRONG, POSSIBLE, REFUSED, VAGUE, HOSTILE)
 
 
-class FakeJudge:
+class FakeJudge(TextSampler):
     """A judge that accepts "at least", rejects "at most", and says nothing readable otherwise.
 
     Args:
@@ -75,7 +76,7 @@ class FakeJudge:
         self.remaining_calls = dies_after
         self.is_closed = False
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         if self.remaining_calls == 0:
             raise UnavailableError("the engine died")
         self.remaining_calls = None if self.remaining_calls is None else self.remaining_calls - 1
