@@ -35,9 +35,9 @@ from fsdpo_data.core.identity import EngineRef
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.core.sampling import Prompt, SamplingSpec
 from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
+from fsdpo_data.engines.load import ResolvedPolicy
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.registry import SAMPLERS
-from fsdpo_data.engines.resolved import ResolvedPolicy
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
 from fsdpo_data.engines.samplers.tokenization import encode_prompt
 from fsdpo_data.engines.samplers.vllm import VllmSampler

@@ -464,7 +464,7 @@ def make_continuation_sampler(
     return ContinuationSampler(
         settings=ContinuationSettings(model=model.ref, sampling=sampling, engine=selection.ref),
         make_sampler=lambda: load_selected_sampler(selection, model),
-        batch_size=engine.batch_size or selection.batch_size,
+        batch_size=selection.batch_size,
         phase=phase,
         failure_policy=failure_policy,
         recording=digest_recording(engine),

@@ -22,6 +22,12 @@ from fsdpo_data.dataset.remote import local_paths
 from fsdpo_data.dataset.stage import Stage
 from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings, SearchSettings
 from fsdpo_data.engines.beam_search import BeamSpec
+from fsdpo_data.engines.load import (
+    ResolvedPolicy,
+    ResolvedRewardModel,
+    resolve_policy,
+    resolve_reward_model,
+)
 from fsdpo_data.engines.options import (
     DEFAULT_MODEL,
     FailureOptions,
@@ -31,12 +37,6 @@ from fsdpo_data.engines.options import (
     Shard,
 )
 from fsdpo_data.engines.registry import SAMPLERS, SamplerNames, scorer_engine_for
-from fsdpo_data.engines.resolved import (
-    ResolvedPolicy,
-    ResolvedRewardModel,
-    resolve_policy,
-    resolve_reward_model,
-)
 from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec

@@ -28,9 +28,9 @@ from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, ScoreCounts, ScoreRecord
 from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
 from fsdpo_data.dataset.statistics import DatasetStatistics
+from fsdpo_data.engines.load import ResolvedRewardModel, resolve_reward_model
 from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard
 from fsdpo_data.engines.registry import SCORERS
-from fsdpo_data.engines.resolved import ResolvedRewardModel, resolve_reward_model
 from fsdpo_data.engines.samplers import EngineLoader, open_engine
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings, needs_question

@@ -27,7 +27,7 @@ from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.answer_judge_formats import get_answer_judge_format
+from fsdpo_data.engines.answer_judge_formats import ANSWER_JUDGE_FORMATS
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.stages.continuations import ContinuationSampler
 from fsdpo_data.stages.judge_answers import AnswerJudge
@@ -115,7 +115,7 @@ def verdict(prompt: str) -> str:
 def answer_judge(judge: FakeJudge) -> AnswerJudge:
     settings = continuation_settings(judge.model, SamplingSpec(n=1, temperature=0.0))
     return AnswerJudge(
-        judge_format=get_answer_judge_format("chat"),
+        judge_format=ANSWER_JUDGE_FORMATS.find("chat"),
         template=RECORDED_TEMPLATE,
         reply_sampler=ContinuationSampler(settings, judge.load, batch_size=2),
     )

@@ -29,7 +29,7 @@ from fsdpo_data.core.sampling import Prompt, SamplingSpec
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
-from fsdpo_data.engines.resolved import ResolvedRewardModel
+from fsdpo_data.engines.load import ResolvedRewardModel
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
 from fsdpo_data.exchange.export import export

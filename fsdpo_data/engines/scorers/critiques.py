@@ -22,7 +22,6 @@ from fsdpo_data.engines.scorers.prm_formats import (
     PRM_FORMATS,
     PrmFormat,
     PublishedPrm,
-    get_prm_format,
 )
 from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.steps.first_error import NO_ERROR, find_first_wrong
@@ -42,7 +41,7 @@ def get_judge_format(name: str) -> PrmFormat:
     if name not in PRM_FORMATS and Path(name).suffix != ".toml":
         raise InputError(f"there is no such format. {expected}", field="judge_format", value=name)
     try:
-        prm_format = get_prm_format(name)
+        prm_format = PRM_FORMATS.find(name)
     except InputError as error:
         raise error.for_field("judge_format") from None
     if prm_format.unsupported_reason:

@@ -23,11 +23,10 @@ from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.engines import ray as ray_engine
-from fsdpo_data.engines.load import _load_sampler_here
+from fsdpo_data.engines.load import _load_sampler_here, resolve_reward_model
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.ray import Placement, ReplicaPool
 from fsdpo_data.engines.registry import SAMPLERS, SCORERS, choose_engine, scorer_engine_for
-from fsdpo_data.engines.resolved import resolve_reward_model
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.resolve import ResolvedWeights

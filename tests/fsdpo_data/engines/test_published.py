@@ -39,7 +39,6 @@ from fsdpo_data.engines.scorers.prm_format_tokens import PrmFormatTokenizer  # n
 from fsdpo_data.engines.scorers.prm_formats import (  # noqa: E402
     PRM_FORMATS,
     PublishedPrm,
-    get_prm_format,
 )
 from fsdpo_data.engines.scorers.published_prm import PrmHead, load_prm  # noqa: E402
 from fsdpo_data.engines.weights import resolve_prm  # noqa: E402
@@ -552,7 +551,7 @@ def test_a_prm_format_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         'based_on = "trl"\nstep_token = "\\n\\n"\nprompt = "{prompt}"\n'
     )
-    mine = get_prm_format(str(tmp_path / "mine.toml"))
+    mine = PRM_FORMATS.find(str(tmp_path / "mine.toml"))
     assert (mine.name, mine.step_token, mine.prompt, mine.tokenize_separately) == (
         "mine.toml",
         "\n\n",
@@ -562,12 +561,12 @@ def test_a_prm_format_from_a_file(tmp_path: Path) -> None:
     assert mine.ref.digest != PRM_FORMATS["trl"].ref.digest
     (tmp_path / "odd.toml").write_text('marks = "x"\n')
     with pytest.raises(InputError, match=r"the PRM format odd\.toml has unknown keys: marks"):
-        get_prm_format(str(tmp_path / "odd.toml"))
+        PRM_FORMATS.find(str(tmp_path / "odd.toml"))
     with pytest.raises(InputError, match="expected one of qwen, "):
-        get_prm_format("quen")
+        PRM_FORMATS.find("quen")
     with pytest.raises(InputError, match="read_at = 'here': expected one of step_token, step"):
         (tmp_path / "bad.toml").write_text('read_at = "here"\n')
-        get_prm_format(str(tmp_path / "bad.toml"))
+        PRM_FORMATS.find(str(tmp_path / "bad.toml"))
 
 
 @pytest.mark.parametrize("family", ["trl", "llemma"])
@@ -835,6 +834,6 @@ def test_a_tokenizer_without_a_chat_template_is_named(
 ) -> None:
     tokenizer = tokenizer_of("qwen", shared)
     monkeypatch.setattr(tokenizer, "chat_template", None)
-    tokens = PrmFormatTokenizer(get_prm_format("qwen"), tokenizer)
+    tokens = PrmFormatTokenizer(PRM_FORMATS.find("qwen"), tokenizer)
     with pytest.raises(InputError, match="qwen needs a chat template, but the tokenizer has none"):
         tokens.encode(ScorerInput("", ["2"], "1 + 1?"), max_length=512)

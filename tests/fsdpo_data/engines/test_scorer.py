@@ -35,8 +35,8 @@ from fsdpo_data.dataset.derive import derive_dataset  # noqa: E402
 from fsdpo_data.dataset.manifest import read_manifest  # noqa: E402
 from fsdpo_data.dataset.validate import validate  # noqa: E402
 from fsdpo_data.engines.choose_engine import resolve_engine  # noqa: E402
+from fsdpo_data.engines.load import resolve_reward_model  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
-from fsdpo_data.engines.resolved import resolve_reward_model  # noqa: E402
 from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
 from fsdpo_data.engines.scorers.prm import PrmScorer  # noqa: E402
 from fsdpo_data.engines.scorers.token_scorer import length_batches  # noqa: E402

@@ -41,7 +41,7 @@ from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.engines.answer_judge import AnswerJudgeSpec, read_judge
-from fsdpo_data.engines.answer_judge_formats import get_answer_judge_format
+from fsdpo_data.engines.answer_judge_formats import ANSWER_JUDGE_FORMATS
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE
@@ -104,7 +104,7 @@ def make_answer_judge(make_sampler: Callable[[], Sampler], batch_size: int = 2) 
     sampling = SamplingSpec(n=1, temperature=0.0, max_tokens=64)
     settings = continuation_settings(FakeJudge.model, sampling)
     return AnswerJudge(
-        judge_format=get_answer_judge_format("chat"),
+        judge_format=ANSWER_JUDGE_FORMATS.find("chat"),
         template=RECORDED_TEMPLATE,
         reply_sampler=ContinuationSampler(settings, make_sampler, batch_size),
     )
@@ -186,7 +186,7 @@ def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: P
     assert manifest["cost"]["tokens"] == parent["cost"]["tokens"] + 84
     assert verdict_counts(tmp_path / "out")[RULE] == 9
     spec = stage_options(manifest, "grade")["answer_judge"]
-    chat = get_answer_judge_format("chat")
+    chat = ANSWER_JUDGE_FORMATS.find("chat")
     assert spec["model"] == {"name": "reads", "revision": "0"}
     assert (spec["format"], spec["format_digest"]) == ("chat", chat.digest)
     assert spec["prompt_sha256"] == chat.prompt_digest

@@ -32,8 +32,8 @@ from fsdpo_data.dataset.schema import read_table, replace_column, write_parquet
 from fsdpo_data.dataset.stage_records import SearchSettings
 from fsdpo_data.dataset.validate import check_invariants, validate
 from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
+from fsdpo_data.engines.load import ResolvedPolicy
 from fsdpo_data.engines.registry import SAMPLERS, SamplerEntry
-from fsdpo_data.engines.resolved import ResolvedPolicy
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.prompts import get_template
