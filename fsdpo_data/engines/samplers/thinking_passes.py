@@ -9,7 +9,7 @@ An engine that cannot continue a text, such as a chat server or a recording, sam
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
@@ -55,75 +55,90 @@ class LoadedSampler:
         close_engine(self._engine)
 
 
+_EMPTY = Completion("", "length", n_tokens=0)  #: A completion before its first pass.
+
+
 @dataclass(slots=True, eq=False)
-class _PartialCompletion:
-    """A completion that may need further passes."""
+class _Draft:
+    """A completion that is sampled pass by pass.
+
+    Two ends of a pass need another pass:
+
+    - A stop string inside the thinking, or the end marker of the thinking. The string is a part of
+      the text.
+    - The token limit of the pass, if more tokens are left.
+    """
 
     prompt: Prompt  #: The prompt that the completion continues.
-    completion: Completion  #: The text and the tokens so far.
-    is_capped: bool = False  #: Whether the current pass may generate fewer tokens than are left.
+    completion: Completion = _EMPTY  #: The text and the tokens so far.
+    is_finished: bool = False  #: Whether the completion needs no further pass.
+
+    @property
+    def context(self) -> Prompt:
+        """The prompt and the text so far, which the next pass continues."""
+        return self.prompt.extend(self.completion.text, self.completion.token_ids)
+
+    def make_pass_spec(self, spec: SamplingSpec) -> SamplingSpec:
+        """Return how to sample the next pass."""
+        pass_tokens = self._count_tokens_left(spec)
+        if self.completion.text:
+            # Powers of two, so that completions with different numbers of tokens left share a pass.
+            pass_tokens = 2 ** (pass_tokens.bit_length() - 1)
+        thinking = self._find_thinking()
+        stop = spec.stop
+        if thinking.closed is False and thinking.markers:
+            stop = (thinking.markers.end,)
+        return spec.replace(n=1, stop=stop, max_tokens=pass_tokens)
+
+    def add_pass(self, new: Completion, pass_spec: SamplingSpec, spec: SamplingSpec) -> None:
+        """Append the result of a pass.
+
+        Args:
+            new: The result.
+            pass_spec: How the pass was sampled.
+            spec: How to sample the completion.
+        """
+        was_thinking = self._find_thinking().closed is False
+        is_pass_shorter = pass_spec.max_tokens < self._count_tokens_left(spec)
+        n_tokens = add_tokens(self.completion.n_tokens, new.n_tokens)
+        self.completion = replace(
+            new,
+            text=self.completion.text + new.text,
+            n_tokens=n_tokens,
+            seconds=self.completion.seconds + new.seconds,
+        )
+        is_thinking = self._find_thinking().closed is False
+        stopped_in_thinking = bool(new.stop_string) and (was_thinking or is_thinking)
+        # Without token counts, the number of tokens left is unknown.
+        stopped_at_limit = (
+            new.finish_reason == "length"
+            and is_pass_shorter
+            and bool(new.text)
+            and n_tokens is not None
+        )
+        if not stopped_in_thinking and not stopped_at_limit:
+            self.is_finished = True
+            return
+        self.completion = replace(
+            self.completion,
+            text=self.completion.text + (new.stop_string or ""),
+            finish_reason="length",
+            stop_string=None,
+        )
+        self.is_finished = (n_tokens or 0) >= spec.max_tokens
 
     def _find_thinking(self) -> ThinkingSpan:
         return find_thinking(self.prompt.full_text, self.completion.text)
 
-    def next_pass_spec(self, spec: SamplingSpec) -> SamplingSpec:
-        """Return how to sample the next pass of this completion."""
-        thinking = self._find_thinking()
-        is_thinking = thinking.closed is False
-        tokens_left = max(1, spec.max_tokens - (self.completion.n_tokens or 0))
-        pass_tokens = tokens_left
-        if self.completion.text:
-            # Powers of two, so that completions with different numbers of tokens left share a
-            # pass. A completion that does not finish gets another pass.
-            pass_tokens = 2 ** (pass_tokens.bit_length() - 1)
-        self.is_capped = pass_tokens < tokens_left
-        stop = (thinking.markers.end,) if is_thinking and thinking.markers else spec.stop
-        return spec.replace(n=1, stop=stop, max_tokens=pass_tokens)
-
-    def add(self, new: Completion, spec: SamplingSpec) -> bool:
-        """Append the result of a pass; return whether the completion is finished."""
-        old = self.completion
-        was_thinking = self._find_thinking().closed is False
-        n_tokens = add_tokens(old.n_tokens, new.n_tokens)
-        self.completion = replace(
-            new,
-            text=old.text + new.text,
-            n_tokens=n_tokens,
-            seconds=old.seconds + new.seconds,
-        )
-        appended_text = self._text_before_next_pass(new, was_thinking=was_thinking)
-        if appended_text is None:
-            return True
-        self.completion = replace(
-            self.completion,
-            text=self.completion.text + appended_text,
-            finish_reason="length",
-            stop_string=None,
-        )
-        return (n_tokens or 0) >= spec.max_tokens
-
-    def _text_before_next_pass(self, new: Completion, *, was_thinking: bool) -> str | None:
-        """Return the text to append before the next pass; None if the completion is finished."""
-        is_thinking = self._find_thinking().closed is False
-        if new.stop_string and (was_thinking or is_thinking):
-            return new.stop_string
-        if new.finish_reason != "length" or not self.is_capped or not new.text:
-            return None
-        # Without token counts, the number of tokens left is unknown.
-        return None if self.completion.n_tokens is None else ""
+    def _count_tokens_left(self, spec: SamplingSpec) -> int:
+        return max(1, spec.max_tokens - (self.completion.n_tokens or 0))
 
 
 class _PassItem(NamedTuple):
     """Completions of a prompt that share their text, and so one entry of a pass."""
 
     prompt_index: int  #: Index of the prompt.
-    drafts: list[_PartialCompletion]  #: The completions; the pass samples one result for each.
-
-    @property
-    def context(self) -> Prompt:
-        """The prompt and the common text so far, which the pass continues."""
-        draft = self.drafts[0]
-        return draft.prompt.extend(draft.completion.text, draft.completion.token_ids)
+    drafts: list[_Draft]  #: The completions; the pass samples one result for each.
 
 
 def _sample_in_passes(
@@ -133,33 +148,29 @@ def _sample_in_passes(
 
     A prompt fails if one of its passes fails.
     """
-    empty = Completion("", "length", 0)
-    drafts_by_prompt = [
-        [_PartialCompletion(prompt, empty) for _ in range(spec.n)] for prompt in prompts
-    ]
-    pending = {index: list(drafts) for index, drafts in enumerate(drafts_by_prompt)}
-    while pending:
-        for pass_spec, items in _group_into_passes(pending, spec).items():
-            contexts = [item.context for item in items]
+    drafts_by_prompt = {
+        index: [_Draft(prompt) for _ in range(spec.n)] for index, prompt in enumerate(prompts)
+    }
+    while drafts_by_prompt:
+        for pass_spec, items in _group_into_passes(drafts_by_prompt, spec).items():
+            contexts = [item.drafts[0].context for item in items]
             for item_index, completions in sample_pass(contexts, pass_spec):
                 prompt_index, drafts = items[item_index]
-                if prompt_index not in pending:  # another completion of the prompt has failed
+                if prompt_index not in drafts_by_prompt:  # another completion has failed
                     continue
                 if isinstance(completions, ItemError):
-                    del pending[prompt_index]
+                    del drafts_by_prompt[prompt_index]
                     yield prompt_index, completions
                     continue
                 for draft, completion in zip(drafts, completions, strict=True):
-                    if draft.add(completion, spec):
-                        pending[prompt_index].remove(draft)
-                if not pending[prompt_index]:
-                    finished = [draft.completion for draft in drafts_by_prompt[prompt_index]]
-                    yield prompt_index, finished
-        pending = {index: drafts for index, drafts in pending.items() if drafts}
+                    draft.add_pass(completion, pass_spec, spec)
+                if all(draft.is_finished for draft in drafts_by_prompt[prompt_index]):
+                    finished = drafts_by_prompt.pop(prompt_index)
+                    yield prompt_index, [draft.completion for draft in finished]
 
 
 def _group_into_passes(
-    pending: dict[int, list[_PartialCompletion]], spec: SamplingSpec
+    drafts_by_prompt: Mapping[int, Sequence[_Draft]], spec: SamplingSpec
 ) -> dict[SamplingSpec, list[_PassItem]]:
     """Group unfinished completions by the spec of their next pass.
 
@@ -167,10 +178,11 @@ def _group_into_passes(
     would draw the same sample several times.
     """
     passes: defaultdict[SamplingSpec, list[_PassItem]] = defaultdict(list)
-    for prompt_index, drafts in pending.items():
-        by_text: defaultdict[tuple[str, SamplingSpec], list[_PartialCompletion]] = defaultdict(list)
+    for prompt_index, drafts in drafts_by_prompt.items():
+        by_text: defaultdict[tuple[str, SamplingSpec], list[_Draft]] = defaultdict(list)
         for draft in drafts:
-            by_text[draft.completion.text, draft.next_pass_spec(spec)].append(draft)
+            if not draft.is_finished:
+                by_text[draft.completion.text, draft.make_pass_spec(spec)].append(draft)
         for (_, pass_spec), same_text in by_text.items():
             item = _PassItem(prompt_index, same_text)
             passes[pass_spec.replace(n=len(same_text))].append(item)

@@ -202,17 +202,28 @@ class CompletionDecoder:
         """
         return [self._hidden_tokens[string] for string in stop if string in self._hidden_tokens]
 
-    def decode_new(
-        self, context: ContextTokens, ids: Sequence[int], *, skip_special: bool = False
+    def decode_continuation(
+        self, context: ContextTokens, new_ids: Sequence[int], *, skip_special: bool = False
     ) -> str:
-        """Return the text after ``context.solution_text`` that generated ``ids`` complete."""
+        r"""Return the text after ``context.solution_text``.
+
+        It starts with the part of the last earlier token that reaches beyond that text. If the
+        caller has the text ``x =`` of the tokens ``x`` and `` =\n``, the new token ``4`` gives
+        ``\n4``.
+
+        Args:
+            context: The earlier tokens, and the text that the caller has of them.
+            new_ids: Ids that the model generated after them.
+            skip_special: Whether to leave out special tokens, as the text of the caller does.
+        """
         if not context.solution_ids:
-            return self(ids, skip_special=skip_special)
+            return self(new_ids, skip_special=skip_special)
         known_chars = len(context.solution_text)
-        if not skip_special:  # the text of the solution has no special tokens
+        if not skip_special:
             visible_text = self(context.solution_ids, skip_special=True)
-            known_chars += len(self(context.solution_ids)) - len(visible_text)
-        return self([*context.solution_ids, *ids], skip_special=skip_special)[known_chars:]
+            special_chars = len(self(context.solution_ids)) - len(visible_text)
+            known_chars += special_chars
+        return self([*context.solution_ids, *new_ids], skip_special=skip_special)[known_chars:]
 
     def find_covering_ids(self, ids: Sequence[int], text: str) -> list[int] | None:
         """Return the first of ``ids`` whose text starts with ``text``; None if no ids do.
@@ -269,7 +280,9 @@ def stop_within_context(
     """
     if not context.solution_ids or not stop:
         return None
-    text, stop_string = cut_at_stop(decoder.decode_new(context, [], skip_special=True), stop)
+    text, stop_string = cut_at_stop(
+        decoder.decode_continuation(context, [], skip_special=True), stop
+    )
     if stop_string is None:
         return None
     token_ids = context.total_ids([], prompt)

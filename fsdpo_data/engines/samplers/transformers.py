@@ -253,7 +253,9 @@ class TransformersSampler:
         return self._has_stop(context, ids + new_ids, spec)
 
     def _has_stop(self, context: ContextTokens, ids: list[int], spec: SamplingSpec) -> bool:
-        return cut_at_stop(self._decoder.decode_new(context, ids), spec.stop)[1] is not None
+        return (
+            cut_at_stop(self._decoder.decode_continuation(context, ids), spec.stop)[1] is not None
+        )
 
     def _finish(
         self, context: ContextTokens, ids: list[int], spec: SamplingSpec, seconds: float
@@ -264,7 +266,7 @@ class TransformersSampler:
         finish_reason: FinishReason = "stop" if eos_positions else "length"
         if eos_positions:
             ids = ids[: eos_positions[0] + 1]
-        new_text = self._decoder.decode_new(context, ids, skip_special=True)
+        new_text = self._decoder.decode_continuation(context, ids, skip_special=True)
         text, stop_string = cut_at_stop(new_text, spec.stop)
         if stop_string is not None:
             # Padding follows a stop string, and the padding token may also be an EOS token.

@@ -158,7 +158,7 @@ class VllmSampler:
         token_ids = context.total_ids(new_ids, prompt)
         if token_ids is None:
             return completion
-        new_text = self._decoder.decode_new(context, new_ids, skip_special=True)
+        new_text = self._decoder.decode_continuation(context, new_ids, skip_special=True)
         text, stop_string = cut_at_stop(new_text, stop)
         finish_reason: FinishReason = "stop" if stop_string else completion.finish_reason
         return replace(

@@ -184,7 +184,7 @@ def check_sampled_ids(tokenizer: Any, chunks: list[str], cuts: list[int]) -> Non
         assert len(known_bytes) - len(token_bytes(tokenizer, ids[n_known - 1])) < len(
             known_text.encode()
         )
-        assert decoder.decode_new(context, ids[n_known:], skip_special=True) == "".join(
+        assert decoder.decode_continuation(context, ids[n_known:], skip_special=True) == "".join(
             steps[count:]
         )
 
