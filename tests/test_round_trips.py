@@ -240,8 +240,8 @@ def check_training(dataset: Path, tokenizer: Any, folder: Path) -> None:
         decoded = []
         for group in groups:
             # Rows of this format do not state their question.
-            question = None if source == file else prompt_questions[group.prompt]
-            prompt_ids = encode_prompt(tokenizer, Prompt(str(group.prompt), question))
+            question = None if source == file else prompt_questions[group.prompt.text]
+            prompt_ids = encode_prompt(tokenizer, Prompt(group.prompt.text, question))
             for solution in group.solutions:
                 check_ids(tokenizer, solution.tokens, prompt_ids, solution.steps, ends=True)
             for chosen, rejected in group.pairs:

@@ -127,7 +127,7 @@ def test_preparation_time_is_linear_in_the_tokens(policy: Path) -> None:
         encoded = encoder.encode(Prompt("20 + 22?<think>\n"), steps, add_eos=True)
         rewards = (0.5,) * len(steps)
         solution = PairedSolution(steps=tuple(steps), rewards=rewards, encoded=encoded)
-        group = PromptGroup("", [solution] * 2, [(0, 1)])
+        group = PromptGroup(Prompt(""), [solution] * 2, [(0, 1)])
         inputs = group_inputs([group], share_prompt=False, pad_id=0)
         tensors = [*collate_groups([group]), *inputs.values()]
         return sum(tensor.numel() for tensor in tensors)

@@ -242,6 +242,7 @@ def attention(_: Path, case: GpuCase) -> Metrics:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
+    from fsdpo_data.core.sampling import Prompt
     from fsdpo_data.engines.prefix_sharing.attention import tree_attention
     from fsdpo_data.engines.prefix_sharing.model_attention import REGISTERED_NAMES, tree_inputs
     from fsdpo_data.engines.step_tokens import EncodedSolution
@@ -259,7 +260,7 @@ def attention(_: Path, case: GpuCase) -> Metrics:
         n_steps=1,
     )
     solution = PairedSolution(steps=(), rewards=(0.0,), encoded=encoded)
-    group = PromptGroup("", [solution] * 8)
+    group = PromptGroup(Prompt(""), [solution] * 8)
     shares_prompt = case.variant in ("flex", "tree")
     model_inputs = group_inputs([group] * 4, share_prompt=shares_prompt, pad_id=0)
     attention_name = "flex" if case.variant == "flex" else "sdpa"
