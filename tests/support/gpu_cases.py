@@ -229,7 +229,7 @@ def score(folder: Path, case: GpuCase) -> Metrics:
     engine: Any = "vllm" if case.variant == "vllm" else "transformers"
     scorer: Any = load_scorer(str(prm), ScorerOptions(engine=engine, dtype="bfloat16"))
     if case.variant == NO_SHARING:
-        scorer._can_share_prompts = False
+        scorer._engine._can_share_prompts = False
     items = [ScorerInput(row["prompt"], row["completions"]) for row in rows]
     work = minimum_work(rows, case.size, flops_per_weight=2, with_head=False)
     return work | {"seconds": median_seconds(lambda: score_all(scorer, items))}
