@@ -31,7 +31,7 @@ from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Options, input_error, split_docstring
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
-from fsdpo_data.core.sampling import DeclaredSampling, SamplingSpec
+from fsdpo_data.core.sampling import DeclaredSampling, Prompt, SamplingSpec
 from fsdpo_data.core.urls import check_url, is_url
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.diff import ConfigDiff, diff_datasets
@@ -73,6 +73,7 @@ __all__ = [
     "FsdpoError",
     "Pair",
     "Problem",
+    "Prompt",
     "SamplerOptions",
     "SamplingSpec",
     "ScorerInput",
@@ -613,10 +614,20 @@ def _loader(
 
 load_plugin = plugins.load_plugin
 load_sampler = _loader(
-    SamplerOptions, load.load_sampler, Sampler, 'sampler = load_sampler("tiny", device="cpu")'
+    SamplerOptions,
+    load.load_sampler,
+    Sampler,
+    """sampler = load_sampler("tiny", device="cpu")
+    for index, completions in sampler.sample([Prompt("2+2?")], SamplingSpec(n=2)):
+        print(index, completions)""",
 )
 load_scorer = _loader(
-    ScorerOptions, load.load_scorer, Scorer, 'scorer = load_scorer("runs/prm", batch_tokens=4096)'
+    ScorerOptions,
+    load.load_scorer,
+    Scorer,
+    """scorer = load_scorer("runs/prm", batch_tokens=4096)
+    for index, rewards in scorer.score([ScorerInput("2+2?", ["It is 4."])]):
+        print(index, rewards)""",
 )
 
 

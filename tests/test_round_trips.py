@@ -187,9 +187,9 @@ class Scorer(Judge):
         super().__init__(0, levels=11)
         self.inputs: list[ScorerInput] = []
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         self.inputs += items
-        return super().score(items)
+        return super().compute_rewards(items)
 
 
 def check_scores(dataset: Path, scorer: Scorer) -> None:
@@ -240,8 +240,8 @@ def check_training(dataset: Path, tokenizer: Any, folder: Path) -> None:
         decoded = []
         for group in groups:
             # Rows of this format do not state their question.
-            question = None if source == file else prompt_questions[group.prompt]
-            prompt_ids = encode_prompt(tokenizer, Prompt(str(group.prompt), question))
+            question = None if source == file else prompt_questions[group.prompt.text]
+            prompt_ids = encode_prompt(tokenizer, Prompt(group.prompt.text, question))
             for solution in group.solutions:
                 check_ids(tokenizer, solution.tokens, prompt_ids, solution.steps, ends=True)
             for chosen, rejected in group.pairs:

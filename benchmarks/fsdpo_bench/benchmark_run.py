@@ -26,13 +26,13 @@ from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE, lock_run_directory
 from fsdpo_data.dataset.stage import Stage, discard_dataset
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE
-from fsdpo_data.engines.registry import scorer_engine_for
-from fsdpo_data.engines.resolved import (
+from fsdpo_data.engines.load import (
     ResolvedPolicy,
     ResolvedRewardModel,
     resolve_policy,
     resolve_reward_model,
 )
+from fsdpo_data.engines.registry import scorer_engine_for
 from fsdpo_data.engines.samplers import EngineLoader
 from fsdpo_data.engines.samplers.replay import count_completions
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, model_aggregate

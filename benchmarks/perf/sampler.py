@@ -33,11 +33,11 @@ import typer
 from fsdpo_data.answers.versions import get_grader
 from fsdpo_data.core.identity import EngineRef
 from fsdpo_data.core.progress import LineProgress
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import Prompt, SamplingSpec
 from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
+from fsdpo_data.engines.load import ResolvedPolicy
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.registry import SAMPLERS
-from fsdpo_data.engines.resolved import ResolvedPolicy
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
 from fsdpo_data.engines.samplers.tokenization import encode_prompt
 from fsdpo_data.engines.samplers.vllm import VllmSampler
@@ -108,11 +108,17 @@ async def post_requests(options: SamplerOptions, bodies: Sequence[dict[str, Any]
         return sum(await asyncio.gather(*(post(body) for body in bodies)))
 
 
+def render_prompts(source: ProblemSet) -> list[Prompt]:
+    """Return the prompts of the problems."""
+    render = resolve("tiny").template.render
+    return [Prompt(render(problem.question)) for problem in source.problems]
+
+
 def measure_bare_client(
     options: SamplerOptions, sampler: OpenAiSampler, spec: SampleSettings, source: ProblemSet
 ) -> float:
     """Return the tokens per second of the same requests, reading only the token counts."""
-    prompts = [resolve("tiny").template.render(problem.question) for problem in source.problems]
+    prompts = render_prompts(source)
     bodies = [
         sampler._request_body(prompt, spec.sampling, first_sample=0, sample_count=spec.sampling.n)
         for prompt in prompts
@@ -124,7 +130,7 @@ def measure_bare_client(
 
 def measure_bare_engine(sampler: VllmSampler, spec: SampleSettings, source: ProblemSet) -> float:
     """Return the tokens per second of one `LLM.generate` call."""
-    prompts = [resolve("tiny").template.render(problem.question) for problem in source.problems]
+    prompts = render_prompts(source)
     params = [sampler._sampling_params(prompt, spec.sampling) for prompt in prompts]
     ids = [{"prompt_token_ids": encode_prompt(sampler._tokenizer, prompt)} for prompt in prompts]
     started = time.perf_counter()

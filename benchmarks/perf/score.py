@@ -37,10 +37,13 @@ from pathlib import Path
 import typer
 
 from fsdpo_data.core.lazy import torch
+from fsdpo_data.engines.item_errors import collect_results
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.samplers import close_engine
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.engines.scorers.prm import PrmScorer
+from fsdpo_data.engines.scorers.published_prm import load_prm
+from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.problems.embedded import CHECKPOINT, PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import write_solution
@@ -110,9 +113,9 @@ def time_ray_actors(prm: str, problems: Sequence[list[ScorerInput]], count: int)
     """Return the seconds that ``count`` Ray actors take for all solutions."""
     items = [item for problem_items in problems for item in problem_items]
     replica_pool = load_scorer(prm, SCORER_OPTIONS.replace(engine="ray", actors=count))
-    replica_pool.score(items)  # warm up
+    collect_results(replica_pool.score(items))  # warm up
     started = time.perf_counter()
-    replica_pool.score(items)
+    collect_results(replica_pool.score(items))
     seconds = time.perf_counter() - started
     close_engine(replica_pool)
     return seconds
@@ -136,13 +139,14 @@ def make_solutions(problems: int, samples: int) -> list[ScorerInput]:
 
 def load_variants(folder: Path) -> dict[str, ScoreFunction]:
     """Load the PRM and return the ways of scoring by name."""
-    sharing_scorer = load_scorer(str(folder), SCORER_OPTIONS)
-    unshared_scorer = load_scorer(str(folder), SCORER_OPTIONS)
+    weights = resolve_prm(str(folder), SCORER_OPTIONS)
+    sharing_scorer = load_prm(weights, SCORER_OPTIONS)
+    unshared_scorer = load_prm(weights, SCORER_OPTIONS)
     assert isinstance(unshared_scorer, PrmScorer)
     unshared_scorer._can_share_prompts = False
     return {
-        "scorer": sharing_scorer.score,
-        "no sharing": unshared_scorer.score,
+        "scorer": lambda items: collect_results(sharing_scorer.score(items)),
+        "no sharing": lambda items: collect_results(unshared_scorer.score(items)),
         "step by step": partial(score_step_by_step, unshared_scorer),
     }
 

@@ -26,9 +26,10 @@ from plan import COMMANDS, DRAW_SEED_STEP, KINDS, PAIR_SEED, SIZES, STAGES, Arm,
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.parquet_files import collect_rows, scan_parquet
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import Prompt, SamplingSpec
 from fsdpo_data.core.statistics import auc
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.engines.item_errors import collect_results
 from fsdpo_data.engines.load import load_likelihood, load_sampler
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.scorers import ScorerInput
@@ -251,7 +252,9 @@ def _shuffled_true_labels(directory: StudyDirectory, rewards: Rewards) -> Reward
 
 def _likelihood(directory: StudyDirectory, rewards: Rewards) -> Rewards:
     scorer = load_likelihood(str(directory.sft()), ScorerOptions(engine="transformers"))
-    scores = scorer.score([ScorerInput(prompt, steps) for prompt, steps in rewards])
+    scores = collect_results(
+        scorer.score([ScorerInput(prompt, steps) for prompt, steps in rewards])
+    )
     return {solution: score or [] for solution, score in zip(rewards, scores, strict=True)}
 
 
@@ -270,10 +273,10 @@ def _rollouts(directory: StudyDirectory, rewards: Rewards) -> Rewards:
     sampling = SamplingSpec(
         n=CONTINUATIONS_PER_STEP, temperature=TEMPERATURE, max_tokens=MAX_TOKENS, seed=3
     )
-    prompts = [prompt + text for (prompt, _), text in prefixes]
+    prompts = [Prompt(prompt, solution_text=text) for (prompt, _), text in prefixes]
     fractions: Rewards = {solution: [] for solution in rewards}
     for (solution, text), completions in zip(
-        prefixes, sampler.sample(prompts, sampling), strict=True
+        prefixes, collect_results(sampler.sample(prompts, sampling)), strict=True
     ):
         gold = golds[solution[0]]
         correct = [final_answer(text + completion.text) == gold for completion in completions]

@@ -19,7 +19,8 @@ from plan import KINDS, SFT, TRAINING, Policy
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.files import write_text
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import Prompt, SamplingSpec
+from fsdpo_data.engines.item_errors import collect_results
 from fsdpo_data.engines.load import load_likelihood, load_sampler
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.samplers import Sampler
@@ -121,8 +122,8 @@ def _sample_texts(
 ) -> list[list[str]]:
     """Return ``n`` solutions per problem; every policy samples with the same random numbers."""
     sampling = SamplingSpec(n=n, temperature=temperature, max_tokens=MAX_TOKENS, seed=1)
-    prompts = [format_prompt(problem) for problem in problems]
-    results = sampler.sample(prompts, sampling)
+    prompts = [Prompt(format_prompt(problem)) for problem in problems]
+    results = collect_results(sampler.sample(prompts, sampling))
     return [[completion.text for completion in completions] for completions in results]
 
 

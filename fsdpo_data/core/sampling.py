@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, with_config
 
@@ -51,8 +51,7 @@ class Completion:
     stop_string: str | None = None
     reasoning: str = ""  #: The thinking, if a server returns it in a separate field.
     #: Token ids of the solution so far, which may exceed the text by a part of the last token. None
-    #: if the engine does not tell them, or the prompt is not a :class:`Prompt` with ids. Never
-    #: recorded.
+    #: if the engine does not tell them, or the prompt has no ids. Never recorded.
     token_ids: tuple[StrictInt, ...] | None = None
     #: Lengths in characters of the steps, which join to the text; None to split the text.
     step_chars: tuple[Count, ...] | None = None
@@ -67,84 +66,59 @@ class Completion:
     search_cost: SearchCost | None = None
 
 
-class Prompt(str):
-    """A prompt with its question, and with the start of a solution that the model continues.
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A prompt, and the start of a solution that the model continues.
 
     Text that is encoded again may have other tokens than the model generated. An engine with a
     tokenizer therefore continues from the ids. Other engines read the text.
-
-    Attributes:
-        question: The question without a template; None if unknown. Reward models with their own
-            prompts need it.
-        solution_text: The start of the solution at the end of the prompt; empty without one.
-        token_ids: Ids of the start, which may reach beyond its text. None if the caller does not
-            continue from ids.
     """
 
-    question: str | None
-    solution_text: str
-    token_ids: tuple[int, ...] | None
-
-    def __new__(
-        cls,
-        text: str,
-        question: str | None = None,
-        solution_text: str = "",
-        token_ids: tuple[int, ...] | None = None,
-    ) -> Self:
-        """Join the text of the prompt and the start of the solution."""
-        prompt = super().__new__(cls, text + solution_text)
-        prompt.question = question
-        prompt.solution_text = solution_text
-        prompt.token_ids = token_ids
-        return prompt
-
-    def __getnewargs__(self) -> tuple[str, str | None, str, tuple[int, ...] | None]:  # type: ignore[override]
-        """Return the arguments of ``__new__``, for copies in other processes."""
-        return self.without_solution, self.question, self.solution_text, self.token_ids
+    text: str  #: The text of the prompt, without the start of the solution.
+    #: The question without a template; None if unknown. Special tokens in it are text.
+    question: str | None = None
+    solution_text: str = ""  #: The start of the solution; empty without one.
+    #: Ids of the start, which may reach beyond its text. None if the caller does not continue from
+    #: ids.
+    token_ids: tuple[int, ...] | None = None
 
     @property
-    def without_solution(self) -> str:
-        """The text of the prompt before the start of the solution."""
-        return self.removesuffix(self.solution_text)
+    def full_text(self) -> str:
+        """The text that the model continues: the prompt and the start of the solution."""
+        return self.text + self.solution_text
+
+    def extend(self, text: str, token_ids: tuple[int, ...] | None = None) -> "Prompt":
+        """Return the prompt with a longer start of the solution.
+
+        Args:
+            text: The text after the start so far.
+            token_ids: The ids of the complete start; None if they are unknown. Not used if the
+                caller does not continue from ids.
+        """
+        if not text:
+            return self
+        if self.token_ids is None:
+            token_ids = None
+        return Prompt(self.text, self.question, self.solution_text + text, token_ids)
 
     @property
     def literal_spans(self) -> list[tuple[int, int]]:
-        """Start and end of the question, and of the start of the solution.
+        """Start and end in the full text of the question, and of the start of the solution.
 
         Special tokens in them are text. A template may strip the question, or print its first line
         and its other lines at two places.
         """
-        template_length = len(self.without_solution)
         question = self.question or ""
-        parts = [question if question in self else question.strip()]
-        if parts[0] not in self:
+        parts = [question if question in self.full_text else question.strip()]
+        if parts[0] not in self.full_text:
             first_line, _, other_lines = question.partition("\n")
             parts = [first_line.strip(), other_lines.strip()]
         spans = []
         for part in filter(None, parts):
-            start = self.rfind(part, 0, template_length)
+            start = self.text.rfind(part)
             if start >= 0:
                 spans.append((start, start + len(part)))
-        return [*spans, (template_length, len(self))]
-
-
-def continue_prompt(prompt: str, text: str, token_ids: tuple[int, ...] | None) -> str:
-    """Return the prompt that continues a solution.
-
-    Args:
-        prompt: The prompt, which may already contain the start of the solution.
-        text: The text after the prompt.
-        token_ids: The ids of the complete solution so far; None if they are unknown.
-    """
-    if not text:
-        return prompt
-    if not isinstance(prompt, Prompt):
-        return prompt + text
-    if prompt.token_ids is None:
-        token_ids = None
-    solution_text = prompt.solution_text + text
-    return Prompt(prompt.without_solution, prompt.question, solution_text, token_ids)
+        return [*spans, (len(self.text), len(self.full_text))]
 
 
 _TEMPERATURE = Field(ge=0)
@@ -186,9 +160,9 @@ class SamplingSpec(Options):
         """Return the fields as plain values."""
         return self.model_dump()
 
-    def prompt_seed(self, prompt: str) -> int:
+    def prompt_seed(self, prompt: Prompt) -> int:
         """Return the seed of sample 0 of ``prompt``; sample ``i`` uses this plus ``i``."""
-        key = f"{self.seed}\0{prompt}".encode(errors="surrogatepass")
+        key = f"{self.seed}\0{prompt.full_text}".encode(errors="surrogatepass")
         return int.from_bytes(hashlib.sha256(key).digest()[:4], "big") >> 1
 
 

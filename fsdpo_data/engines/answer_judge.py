@@ -10,11 +10,9 @@ from pydantic import Field
 
 from fsdpo_data.core.command_line import command_parameters, make_options
 from fsdpo_data.core.errors import FsdpoError, InputError, suggest_names
-from fsdpo_data.core.file_model import FileModel
-from fsdpo_data.core.identity import EngineRef, ModelRef
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.options import Group, Option, Options
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import ContinuationSettings
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.models.prompts import TemplateRef
 
@@ -108,13 +106,13 @@ def judge_errors(judge: str) -> Iterator[None]:
         raise type(error)(f"the judge {judge}: {error.message}") from None
 
 
-class AnswerJudgeSettings(FileModel):
-    """Everything that decides the verdicts of a judge of undecided answers."""
+class AnswerJudgeSettings(ContinuationSettings):
+    """Everything that decides the verdicts of a judge of undecided answers.
 
-    model: ModelRef  #: The model.
+    Its replies are continuations of prompts.
+    """
+
     format: str  #: Name of its prompt and of the way in which its replies are read.
     format_digest: str  #: Digest of the fields of the format that decide the verdicts.
     prompt_sha256: str  #: SHA-256 of the prompt, before values replace the names in braces.
     template: TemplateRef  #: The prompt template.
-    sampling: SamplingSpec  #: The sampling settings of a reply.
-    engine: EngineRef  #: The engine.

@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_args
 
 from pydantic import Field
 
@@ -40,8 +40,6 @@ _CONTROL_TOKEN = re.compile(
     r"(?<=<)(?=[|｜])|(?<=[|｜])(?=>)|(?<=<)(?=/?(?:s|bos|eos|think|(?:start|end)_of_turn)>)"
     r"|(?<=\[)(?=/?INST\])"
 )
-#: The fields that do not change a prompt or a verdict.
-_DESCRIPTION_FIELDS = ("name", "models", "prompt_source", "prompt_commit", "prompt_licence")
 
 #: The decision of a judge. ``undecided``: the judge read the answer, and did not decide.
 JudgeDecision = Literal["correct", "incorrect", "undecided"]
@@ -95,6 +93,14 @@ class AnswerJudgeFormat(ModelFormat):
     max_response_bytes: Annotated[int, Field(ge=1)] = MAX_RESPONSE_BYTES
     """Maximum length of the end of the response, in bytes; also a limit of its tokens."""
 
+    fields_without_effect: ClassVar[Collection[str]] = (
+        "name",
+        "models",
+        "prompt_source",
+        "prompt_commit",
+        "prompt_licence",
+    )
+
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
         try:
@@ -115,12 +121,6 @@ class AnswerJudgeFormat(ModelFormat):
         if unknown_names:
             expected_names = ", ".join(_VALUE_NAMES)
             raise ValueError(f"placeholders: expected {expected_names}, not {unknown_names[0]!r}")
-
-    @property
-    def digest(self) -> str:
-        """Digest of the fields that decide the verdicts."""
-        changed_fields = {name: value for name, value in self if name not in _DESCRIPTION_FIELDS}
-        return digest("answer-judge", changed_fields)
 
     @property
     def prompt_digest(self) -> str:
@@ -221,20 +221,6 @@ ANSWER_JUDGE_FORMATS = FormatTable(
     field="format",
     not_inherited=("models",),
 )
-
-
-def get_answer_judge_format(name: str) -> AnswerJudgeFormat:
-    """Return a format by its name, or from a TOML file.
-
-    Raises:
-        InputError: if the format does not exist, or the file is invalid.
-    """
-    return ANSWER_JUDGE_FORMATS.get_row_or_file(name)
-
-
-def find_answer_judge_format(model: str) -> AnswerJudgeFormat:
-    """Return the format that lists a model; the format for chat models if no format lists it."""
-    return ANSWER_JUDGE_FORMATS.find_by_model(model) or ANSWER_JUDGE_FORMATS[DEFAULT_FORMAT]
 
 
 def add_prompt(judge_format: AnswerJudgeFormat, file: Path | None) -> AnswerJudgeFormat:

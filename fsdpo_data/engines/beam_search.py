@@ -15,9 +15,8 @@ import itertools
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
@@ -31,18 +30,8 @@ from fsdpo_data.core.sampling import (
     SearchCost,
     add_tokens,
 )
-from fsdpo_data.engines.samplers import (
-    PromptFailure,
-    PromptOutcome,
-    PromptResult,
-    Sampler,
-    StreamingSampler,
-    close_engine,
-    raise_failures,
-    stream,
-    stream_outcomes,
-)
-from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
+from fsdpo_data.engines.samplers import Sampler, SampleResult, close_engine
+from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 from fsdpo_data.steps.segment import segmenter_name, split_solution, step_ending, step_stops
 
@@ -116,18 +105,13 @@ class _BeamState:
     """The state of the search for one problem."""
 
     prompt_index: int  #: Index of the prompt in the batch.
-    prompt: str  #: The prompt of the policy.
+    prompt: Prompt  #: The prompt of the policy.
     #: The partial solutions of the beam (S in the algorithm), the best one first.
     beam: list[_PartialSolution] = field(default_factory=lambda: [_PartialSolution()])
     tokens: int | None = 0  #: Generated tokens so far; None if unknown.
     prm_calls: int = 0  #: Solutions and prefixes that the scorer has read.
     seconds: float = 0.0  #: Part of the sampler's and the scorer's wall-clock time.
     error: ItemError | None = None  #: The reason why an engine refuses a text of the search.
-
-    @property
-    def question(self) -> str | None:
-        """The question of the prompt; None if unknown."""
-        return self.prompt.question if isinstance(self.prompt, Prompt) else None
 
     @property
     def is_done(self) -> bool:
@@ -137,7 +121,8 @@ class _BeamState:
 
     def continued_prompt(self, solution: _PartialSolution) -> Prompt:
         """Return the prompt that continues a partial solution, with its tokens if it has any."""
-        return Prompt(self.prompt, self.question, solution.text, solution.token_ids)
+        prompt = self.prompt
+        return Prompt(prompt.full_text, prompt.question, solution.text, solution.token_ids)
 
 
 class _PrefixKey(NamedTuple):
@@ -162,7 +147,7 @@ class _CandidateSlot(NamedTuple):
     candidate_index: int  #: Index of the candidate in ``candidates``.
 
 
-class BeamSampler(StreamingSampler):
+class BeamSampler:
     """A sampler that searches with a policy and a reward model.
 
     ``SamplingSpec.n`` is the number of solutions to return: the best of the beam, the best one
@@ -185,72 +170,49 @@ class BeamSampler(StreamingSampler):
         self._segmenter = segmenter
         self._spec = spec
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        """Yield the ``spec.n`` best solutions of each prompt as the searches finish."""
-        yield from raise_failures(
-            self._search(prompts, spec, partial(stream, self._sampler), self._scorer.score)
-        )
-
-    def stream_outcomes(
-        self, prompts: Sequence[str], spec: SamplingSpec
-    ) -> Iterator[PromptOutcome]:
-        """Yield the solutions of each prompt, or the reason why an engine refuses one of them."""
-        yield from self._search(
-            prompts,
-            spec,
-            partial(stream_outcomes, self._sampler),
-            partial(score_outcomes, self._scorer),
-        )
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
+        """Yield the ``spec.n`` best solutions of each prompt, or the error of one of its texts."""
+        self._spec.check_sampling(spec)
+        batch = _BatchSearch(self._sampler, self._scorer, spec, self._segmenter, self._spec)
+        return batch.run(prompts)
 
     def close(self) -> None:
         """Free the memory of both models."""
         close_engine(self._sampler)
         close_engine(self._scorer)
 
-    def _search(
-        self,
-        prompts: Sequence[str],
-        sampling: SamplingSpec,
-        sample: Callable[[Sequence[str], SamplingSpec], Iterable[PromptOutcome]],
-        score: Callable[[Sequence[ScorerInput]], Sequence[ScoreOutcome]],
-    ) -> Iterator[PromptOutcome]:
-        self._spec.check_sampling(sampling)
-        batch = _BatchSearch(sample, score, sampling, self._segmenter, self._spec)
-        return batch.run(prompts)
-
 
 @dataclass(frozen=True, slots=True)
 class _BatchSearch:
     """Extends the beams of a batch of problems by one step per round."""
 
-    #: Samples the next steps.
-    sample: Callable[[Sequence[str], SamplingSpec], Iterable[PromptOutcome]]
-    score: Callable[[Sequence[ScorerInput]], Sequence[ScoreOutcome]]  #: Rewards the steps.
+    sampler: Sampler  #: Samples the next steps.
+    scorer: Scorer  #: Rewards the steps.
     sampling: SamplingSpec  #: Sampling settings of a solution.
     segmenter: str  #: Full name of the segmenter.
     spec: BeamSpec  #: Settings of the search.
 
-    def run(self, prompts: Sequence[str]) -> Iterator[PromptOutcome]:
-        """Yield the outcome of each prompt as soon as its search is done."""
+    def run(self, prompts: Sequence[Prompt]) -> Iterator[SampleResult]:
+        """Yield the result of each prompt as soon as its search is done."""
         active = [_BeamState(index, prompt) for index, prompt in enumerate(prompts)]  # line 5
         first_size = self.spec.b1 if self.spec.first_keep == "b1" else self.spec.b2
         for step_index in range(self.spec.max_steps):  # lines 9, 10 and 26
             is_first = step_index == 0
             self._advance(active, first_size if is_first else self.spec.b2)  # lines 6-8, 14-25
-            yield from (self._outcome(search) for search in active if search.is_done)
+            yield from (self._result(search) for search in active if search.is_done)
             active = [search for search in active if not search.is_done]
             if not active:  # line 11
                 return
-        yield from map(self._outcome, active)
+        yield from map(self._result, active)
 
-    def _outcome(self, search: _BeamState) -> PromptOutcome:
+    def _result(self, search: _BeamState) -> SampleResult:
         """Return the best solutions of a search, or its failure."""
         if search.error is not None:
-            return PromptFailure(search.prompt_index, search.error)
+            return search.prompt_index, search.error
         best_solutions = search.beam[: self.sampling.n]  # line 28
         seconds = search.seconds / len(best_solutions)
         completions = [_make_completion(solution, search, seconds) for solution in best_solutions]
-        return PromptResult(search.prompt_index, completions)
+        return search.prompt_index, completions
 
     def _advance(self, searches: Sequence[_BeamState], beam_size: int) -> None:
         """Extend every beam by one step, and keep its ``beam_size`` best candidates."""
@@ -311,20 +273,20 @@ class _BatchSearch:
                 max_tokens=min(self.spec.step_tokens, self.sampling.max_tokens),
                 stop=(*self.sampling.stop, *group.stop_strings),
             )
-            for outcome in self.sample(prompts, step_sampling):
-                key = keys[outcome.prompt_index]
+            for index, completions in self.sampler.sample(prompts, step_sampling):
+                key = keys[index]
                 search = searches[key.search_index]
-                if isinstance(outcome, PromptFailure):
-                    search.error = search.error or outcome.error
+                if isinstance(completions, ItemError):
+                    search.error = search.error or completions
                     continue
-                completions_by_prefix[key] = iter(outcome.completions)
-                for completion in outcome.completions:
+                completions_by_prefix[key] = iter(completions)
+                for completion in completions:
                     search.tokens = add_tokens(search.tokens, completion.n_tokens)
                     search.seconds += completion.seconds
         return completions_by_prefix
 
     def _extend(
-        self, prompt: str, solution: _PartialSolution, completion: Completion
+        self, prompt: Prompt, solution: _PartialSolution, completion: Completion
     ) -> _PartialSolution:
         """Return the partial solution with one more step, as the segmenter splits the text."""
         text = solution.text + completion.text
@@ -342,7 +304,7 @@ class _BatchSearch:
             text = text.rstrip(
                 "\N{REPLACEMENT CHARACTER}"
             )  # the next tokens complete the character
-        steps = split_solution(prompt, text, self.segmenter)
+        steps = split_solution(prompt.full_text, text, self.segmenter)
         is_finished = completion.finish_reason == "stop" and not is_step_end
         n_allowed_steps = len(solution.steps) + 1
         if len(steps) > n_allowed_steps:  # the completion contains later steps; drop them
@@ -372,25 +334,26 @@ class _BatchSearch:
                     slots.append(_CandidateSlot(search, candidates, index))
         items = [
             ScorerInput(
-                prompt=slot.search.prompt,
+                prompt=slot.search.prompt.full_text,
                 steps=slot.candidates[slot.candidate_index].steps,
-                question=slot.search.question,
+                question=slot.search.prompt.question,
             )
             for slot in slots
         ]
         started = time.perf_counter()
-        outcomes = self.score(items)
+        results = dict(self.scorer.score(items))
         seconds_per_item = (time.perf_counter() - started) / max(1, len(items))
-        for slot, outcome in zip(slots, outcomes, strict=True):
+        for index, slot in enumerate(slots):
+            rewards = results[index]
             slot.search.prm_calls += 1
             slot.search.seconds += seconds_per_item
-            if isinstance(outcome, ItemError):
-                slot.search.error = slot.search.error or outcome
+            if isinstance(rewards, ItemError):
+                slot.search.error = slot.search.error or rewards
                 continue
             slot.candidates[slot.candidate_index] = replace(
                 slot.candidates[slot.candidate_index],
-                reward=aggregate(outcome, self.spec.aggregate) if outcome else -math.inf,
-                rewards=None if outcome is None else tuple(outcome),
+                reward=aggregate(rewards, self.spec.aggregate) if rewards else -math.inf,
+                rewards=None if rewards is None else tuple(rewards),
             )
 
 

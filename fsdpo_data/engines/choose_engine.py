@@ -56,7 +56,7 @@ class EngineSelection:
 
     @property
     def batch_size(self) -> int:
-        """Prompts per batch, over all replicas.
+        """Prompts per batch, over all replicas, unless the user states another number.
 
         On a cluster, a batch holds many rounds of work. A slow replica then does not finish last,
         and replicas on nodes that join later have work.
@@ -64,6 +64,8 @@ class EngineSelection:
         Raises:
             InputError: if the cluster is too small for the requested replicas.
         """
+        if isinstance(self.options, SamplerOptions) and self.options.batch_size:
+            return self.options.batch_size
         rounds = ROUNDS_PER_BATCH * self.placement.replica_count if self.placement else 1
         return self.entry.batch_size * rounds
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeAlias, TypeVar
 
 from fsdpo_data.core.errors import FsdpoError, ItemError
 from fsdpo_data.core.memory_limit import is_memory_error
@@ -13,8 +13,10 @@ MAX_FIRST_FAILURES = 8
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
-#: Processes a batch; yields the index in the batch and the result of each item.
-BatchProcessor = Callable[[Sequence[ItemT]], Iterator[tuple[int, ResultT]]]
+#: The index of an item in its batch, and its result or the error with which it fails.
+ItemResult: TypeAlias = tuple[int, ResultT | ItemError]
+#: Processes a batch, and yields the result of each item as the item finishes.
+BatchProcessor: TypeAlias = Callable[[Sequence[ItemT]], Iterable[ItemResult[ResultT]]]
 
 
 def is_item_error(error: Exception) -> bool:
@@ -41,14 +43,14 @@ def as_item_error(error: Exception) -> ItemError:
 
 def process_by_bisection(
     process: BatchProcessor[ItemT, ResultT], items: Sequence[ItemT]
-) -> Iterator[tuple[int, ResultT | ItemError]]:
-    """Yield the index and the result of each item, or the error with which it fails.
+) -> Iterator[ItemResult[ResultT]]:
+    """Yield the result of each item, or the error with which it fails.
 
-    After an error, the unfinished items are processed again in halves. An item that fails alone has
-    failed.
+    After an error that ``process`` raises, the unfinished items are processed again in halves. An
+    item that fails alone has failed.
 
     Args:
-        process: Processes a batch, and raises an error if it refuses an item.
+        process: Processes a batch. It yields or raises an error if it refuses an item.
         items: The items.
 
     Raises:
@@ -63,7 +65,7 @@ def process_by_bisection(
         try:
             for batch_index, result in process([items[index] for index in indices]):
                 finished.add(batch_index)
-                n_finished += 1
+                n_finished += not isinstance(result, ItemError)
                 yield indices[batch_index], result
             continue
         except Exception as error:
@@ -79,3 +81,19 @@ def process_by_bisection(
                 raise
             item_error = as_item_error(error)
         yield indices[0], item_error
+
+
+def collect_results(results: Iterable[ItemResult[ResultT]]) -> list[ResultT]:
+    """Return the results of a batch, in the order of its items.
+
+    Raises:
+        ItemError: if an item failed.
+    """
+    result_by_index = dict(results)
+    ordered_results = []
+    for index in range(len(result_by_index)):
+        result = result_by_index[index]
+        if isinstance(result, ItemError):
+            raise result
+        ordered_results.append(result)
+    return ordered_results

@@ -8,9 +8,10 @@ have a :class:`~fsdpo_data.engines.scorers.prm_formats.PrmFormat`, and judges of
 from collections.abc import Collection, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from fsdpo_data.core.errors import FsdpoError, InputError, unknown_name_error
+from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.options import Options
 from fsdpo_data.core.toml_tables import TomlTable, read_toml
@@ -23,6 +24,19 @@ class ModelFormat(Options):
     """Name of the row in the TOML file, or of the TOML file of the user."""
     models: Sequence[str] = ()
     """The repositories with this format, with ``*`` for any characters."""
+
+    #: The fields that change neither what a model is asked nor how its output is read.
+    fields_without_effect: ClassVar[Collection[str]] = ("name", "models")
+
+    @property
+    def digest(self) -> str:
+        """Digest of the fields with an effect that differ from their defaults."""
+        changed_fields = {}
+        for name, value in self:
+            default = type(self).model_fields[name].get_default(call_default_factory=True)
+            if name not in self.fields_without_effect and value != default:
+                changed_fields[name] = value
+        return digest(changed_fields)
 
 
 FormatT = TypeVar("FormatT", bound=ModelFormat)
@@ -80,7 +94,7 @@ class FormatTable(TomlTable[FormatT]):
             )
         return self._format_class(**keys)
 
-    def get_row_or_file(self, name: str) -> FormatT:
+    def find(self, name: str) -> FormatT:
         """Return a format by its name, or from a TOML file.
 
         Raises:

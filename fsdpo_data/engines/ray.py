@@ -16,22 +16,14 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from fsdpo_data.core.errors import FsdpoError, InputError, ItemError, install_command
+from fsdpo_data.core.errors import FsdpoError, InputError, install_command
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.lazy import ray
 from fsdpo_data.core.plugins import plugin_environment
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import Prompt, SamplingSpec
 from fsdpo_data.engines.registry import EngineRole, engine_error
-from fsdpo_data.engines.samplers import (
-    PromptFailure,
-    PromptOutcome,
-    PromptResult,
-    StreamingSampler,
-    close_engine,
-    stream,
-    stream_outcomes,
-)
-from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput, score_outcomes
+from fsdpo_data.engines.samplers import SampleResult, close_engine
+from fsdpo_data.engines.scorers import ScoreResult, ScorerInput
 
 MAX_CONSECUTIVE_DEATHS = 3  #: Replicas that may die in a row before the pool gives up.
 MIN_CHUNK_ITEMS = 8  #: Minimum items per chunk, unless each replica gets fewer items.
@@ -164,7 +156,6 @@ class _Batch:
     items: Sequence[Any]  #: The items.
     max_chunk_items: int  #: Maximum number of items per chunk.
     spec: SamplingSpec | None = None  #: Settings of samples; None for scores.
-    yields_errors: bool = False  #: Whether the result of a failed item is its ItemError.
     missing: list[int] = field(init=False)  #: Indices of the items that no replica processes.
     #: Replicas whose start is not confirmed, by the call of their node id. An idle replica
     #: returns at once, and a new one when it has started.
@@ -198,7 +189,7 @@ class _Batch:
         replica = self.idle.pop()
         process = replica.actor.process.options(num_returns="streaming")
         chunk_items = [self.items[index] for index in indices]
-        results = process.remote(self.method, chunk_items, self.spec, self.yields_errors)
+        results = process.remote(self.method, chunk_items, self.spec)
         self.running[results] = _Chunk(replica, dict(enumerate(indices)))
 
     def receive(self, call: Any) -> tuple[int, Any] | None:
@@ -232,7 +223,7 @@ class _Batch:
         return chunk.replica
 
 
-class ReplicaPool(StreamingSampler):
+class ReplicaPool:
     """A pool of replicas that share every batch of a sampler or a scorer.
 
     Each replica is a Ray actor that loads the model on its first call. An idle replica takes the
@@ -270,35 +261,16 @@ class ReplicaPool(StreamingSampler):
         """The number of replicas that run or start."""
         return len(self._replicas)
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        """Yield ``spec.n`` completions of each prompt as the replicas finish them.
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
+        """Yield the completions or the error of each prompt as the replicas finish them.
 
         The replica measures the seconds of its completions.
         """
-        batch = _Batch("sample", prompts, self._batch_size, spec)
-        for index, completions in self._process(batch):
-            yield PromptResult(index, completions)
+        return self._process(_Batch("sample", prompts, self._batch_size, spec))
 
-    def stream_outcomes(
-        self, prompts: Sequence[str], spec: SamplingSpec
-    ) -> Iterator[PromptOutcome]:
-        """Yield the completions of each prompt, or the reason why its engine refuses it."""
-        batch = _Batch("sample", prompts, self._batch_size, spec, yields_errors=True)
-        for index, value in self._process(batch):
-            if isinstance(value, ItemError):
-                yield PromptFailure(index, value)
-            else:
-                yield PromptResult(index, value)
-
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        """Score every step of every item; see :class:`fsdpo_data.engines.scorers.Scorer`."""
-        rewards_by_item = dict(self._process(_Batch("score", items, len(items))))
-        return [rewards_by_item[index] for index in range(len(items))]
-
-    def score_outcomes(self, items: Sequence[ScorerInput]) -> list[ScoreOutcome]:
-        """Score every item; return the error of an item in place of its rewards."""
-        outcomes = dict(self._process(_Batch("score", items, len(items), yields_errors=True)))
-        return [outcomes[index] for index in range(len(items))]
+    def score(self, items: Sequence[ScorerInput]) -> Iterator[ScoreResult]:
+        """Yield the step rewards or the error of each item as the replicas finish them."""
+        return self._process(_Batch("score", items, len(items)))
 
     def _process(self, batch: _Batch) -> Iterator[tuple[int, Any]]:
         """Yield the index and the result of every item, in the order in which they finish.
@@ -415,18 +387,13 @@ class _ReplicaActor:
         method: str,
         items: Sequence[Any],
         spec: SamplingSpec | None,
-        yields_errors: bool,
     ) -> Iterator[tuple[int, Any]]:
         """Yield the index and the result of each item as it finishes."""
         results: Iterable[tuple[int, Any]]
         if method == "sample":
-            assert spec is not None
-            stream_engine = stream_outcomes if yields_errors else stream
-            results = stream_engine(self._engine, items, spec)
-        elif yields_errors:
-            results = enumerate(score_outcomes(self._engine, items))
+            results = self._engine.sample(items, spec)
         else:
-            results = enumerate(self._engine.score(items))
+            results = self._engine.score(items)
         # Ray calls `send`, which generators have and other iterators lack.
         yield from (result for result in results)
 

@@ -8,7 +8,7 @@ import math
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import httpx2
 
@@ -17,6 +17,7 @@ from fsdpo_data.core.errors import FsdpoError, InputError, ItemError, Unavailabl
 from fsdpo_data.core.http_client import RETRYABLE_STATUSES, HttpResponse, request, retry_delay
 from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.terminal import strip_control_characters
+from fsdpo_data.engines.item_errors import ItemResult
 from fsdpo_data.engines.options import ConnectionOptions
 from fsdpo_data.engines.registry import engine_error
 
@@ -36,13 +37,6 @@ MAX_ANSWERS_WITHOUT_RESULT = 6
 _MAX_QUOTED_CHARS = 300  #: Characters of a response in an error message.
 
 ResultT = TypeVar("ResultT")
-
-
-class ServerResult(NamedTuple):
-    """The result of one of several requests."""
-
-    request_index: int  #: Index of the request.
-    value: Any  #: The parsed response; an ItemError for a failed request that stops no others.
 
 
 class RejectedError(ItemError):
@@ -232,45 +226,34 @@ class ServerClient:
             message = f"the answer has no result, {_first_line(error)}: {self._quote(response)}"
             raise _NoResultError(message) from error
 
-    def stream(
-        self,
-        send: Callable[[httpx2.AsyncClient, int], Awaitable[Any]],
-        count: int,
-        *,
-        yields_errors: bool = False,
-    ) -> Iterator[ServerResult]:
-        """Iterate over the results of ``count`` calls of ``send`` as they arrive.
+    def send_all(
+        self, send: Callable[[httpx2.AsyncClient, int], Awaitable[ResultT]], count: int
+    ) -> Iterator[ItemResult[ResultT]]:
+        """Yield the index and the result of ``count`` calls of ``send`` as they arrive.
 
-        After an error, start no request, and raise the error after the results that still arrive.
-        With ``yields_errors``, an error of a single request is a result.
+        An error of a single request is its result. After another error, start no request, and raise
+        the error after the results that still arrive.
         """
-        return event_loop.iterate(
-            lambda: self._stream_results(send, count, yields_errors=yields_errors)
-        )
+        return event_loop.iterate(lambda: self._send_all(send, count))
 
-    async def _stream_results(
-        self,
-        send: Callable[[httpx2.AsyncClient, int], Awaitable[Any]],
-        count: int,
-        *,
-        yields_errors: bool,
-    ) -> AsyncIterator[ServerResult]:
+    async def _send_all(
+        self, send: Callable[[httpx2.AsyncClient, int], Awaitable[ResultT]], count: int
+    ) -> AsyncIterator[ItemResult[ResultT]]:
         request_slots = asyncio.Semaphore(self._options.concurrency)
         errors: list[FsdpoError] = []
         async with self.open() as client:
 
-            async def send_one(index: int) -> ServerResult | None:
+            async def send_one(index: int) -> ItemResult[ResultT] | None:
                 async with request_slots:
                     if errors:
                         return None
                     try:
-                        value = await send(client, index)
+                        return index, await send(client, index)
+                    except ItemError as error:
+                        return index, error
                     except FsdpoError as error:
-                        if yields_errors and isinstance(error, ItemError):
-                            return ServerResult(index, error)
                         errors.append(error)
                         return None
-                return ServerResult(index, value)
 
             tasks = [asyncio.create_task(send_one(index)) for index in range(count)]
             for task in asyncio.as_completed(tasks):

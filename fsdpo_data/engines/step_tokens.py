@@ -93,9 +93,8 @@ class StepTokenizer:
     assistant. Without one in the prompt, the first id counts: Phi-3 also ends sequences at
     ``<|assistant|>``, which begins its turns.
 
-    Special tokens in a step are text, and so are those in the question of a
-    :class:`~fsdpo_data.core.sampling.Prompt`. Tokens that mark thinking keep their ids, and so does
-    an end of the sequence that the last step ends with.
+    Special tokens in a step are text, and so are those in the question. Tokens that mark thinking
+    keep their ids, and so does an end of the sequence that the last step ends with.
 
     Args:
         tokenizer: The tokenizer.
@@ -122,20 +121,20 @@ class StepTokenizer:
 
         # The solutions of a problem follow each other and share their prompt.
         @lru_cache(maxsize=64)
-        def encode_cached(prompt: str, question: str | None) -> list[int]:
-            return encode_prompt(tokenizer, Prompt(prompt, question))
+        def encode_cached(prompt: Prompt) -> list[int]:
+            return encode_prompt(tokenizer, prompt)
 
         self._encode_prompt = encode_cached
 
     def encode(
-        self, prompt: str, steps: Sequence[str], *, add_eos: bool, max_length: int | None = None
+        self, prompt: Prompt, steps: Sequence[str], *, add_eos: bool, max_length: int | None = None
     ) -> EncodedSolution:
-        """Encode a rendered prompt and the steps of a solution.
+        """Encode a prompt and the steps of a solution.
 
         The text of the solution is the concatenation of its steps.
 
         Args:
-            prompt: The rendered prompt.
+            prompt: The prompt, without a start of the solution.
             steps: The steps of the solution.
             add_eos: Whether to add the end-of-sequence token, because the solution ended here. In
                 a chat prompt, this is the token that ends the turns of the prompt.
@@ -146,8 +145,7 @@ class StepTokenizer:
         Raises:
             InputError: if a step has no token in this tokenizer.
         """
-        question = prompt.question if isinstance(prompt, Prompt) else None
-        prompt_ids = self._encode_prompt(str(prompt), question)
+        prompt_ids = self._encode_prompt(prompt)
         end_id = None
         if add_eos and steps:
             steps, end_id = self._cut_end(steps)

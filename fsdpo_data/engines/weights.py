@@ -8,7 +8,7 @@ from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.identity import ModelRef, file_sha256
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.registry import SAMPLERS, SCORERS
-from fsdpo_data.engines.scorers.prm_formats import PrmFormat, PublishedPrm, get_prm_format
+from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS, PrmFormat, PublishedPrm
 from fsdpo_data.engines.scorers.prm_recognition import (
     Recognition,
     architecture_name,
@@ -148,7 +148,7 @@ def _recognise_format(
 ) -> Recognition | None:
     """Return the PRM format of a checkpoint; None if it needs no format."""
     if options.prm_format:
-        return Recognition(get_prm_format(options.prm_format), "option prm_format")
+        return Recognition(PRM_FORMATS.find(options.prm_format), "option prm_format")
     if SCORERS[options.engine].reads(architecture_name(config)):
         return None
     if options.reference:

@@ -44,7 +44,7 @@ class FirstError:
     step: int  #: Index of the wrong step, from 0.
 
     @property
-    def prefix(self) -> str:
+    def prefix(self) -> Prompt:
         """The prompt and the steps before the error."""
         first_steps = "".join(self.solution.completions[: self.step])
         return Prompt(self.solution.prompt, solution_text=first_steps)
@@ -80,7 +80,7 @@ def find_first_errors(
         distinct_errors: dict[str, FirstError] = {}
         for error in sorted(errors, key=lambda error: error.reward):
             wrong_step = error.solution.completions[error.step]
-            distinct_errors.setdefault(error.prefix + wrong_step, error)
+            distinct_errors.setdefault(error.prefix.full_text + wrong_step, error)
         selected_errors = list(distinct_errors.values())[: settings.max_pairs]
         counts["repeated"] += len(errors) - len(distinct_errors)
         counts["over_limit"] += len(distinct_errors) - len(selected_errors)

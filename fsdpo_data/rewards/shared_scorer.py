@@ -7,6 +7,7 @@ from concurrent.futures import Future
 from threading import Lock
 from typing import Any, NamedTuple
 
+from fsdpo_data.engines.item_errors import collect_results
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 
 #: Step rewards of one solution; None for a solution without rewards.
@@ -51,7 +52,7 @@ class SharedScorer:
         self._reset()
 
     def score(self, items: Sequence[ScorerInput]) -> list[Rewards]:
-        """Return one reward per step for each item; see :class:`fsdpo_data.engines.scorers.Scorer`.
+        """Return one reward per step for each item, in the order of the items.
 
         An error of the scorer reaches only the calls whose items cause it.
         """
@@ -85,4 +86,4 @@ class SharedScorer:
     def _score(self, items: Sequence[ScorerInput]) -> Sequence[Rewards]:
         if self._scorer is None:
             self._scorer = self._load()
-        return self._scorer.score(items)
+        return collect_results(self._scorer.score(items))

@@ -32,7 +32,6 @@ from fsdpo_data.core.sampling import (
     SamplingSpec,
     Seed,
     add_tokens,
-    continue_prompt,
 )
 from fsdpo_data.dataset.chat_prompts import refuse_missing_format
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
@@ -62,10 +61,10 @@ PREFIX_BATCH_ROWS = 2048  #: Solutions in memory while their prefixes are listed
 
 
 class Prefix(NamedTuple):
-    """A text to continue: a prompt and the first steps of a solution."""
+    """A prompt to continue, usually with the first steps of a solution."""
 
     id: str  #: Result of :func:`prefix_id`.
-    text: str  #: The prompt and the steps, joined.
+    prompt: Prompt  #: The prompt with the steps.
 
 
 #: Key of the counts of a prefix: the ids of the problem and of the prefix. Problems with the same
@@ -115,14 +114,11 @@ def prefix_id(text: str) -> str:
 
 
 def step_prefixes(prompt: str, steps: Sequence[str]) -> Iterator[Prefix]:
-    """Yield the prefix that ends after each step of a solution, except the last step.
-
-    The text knows which part of it is the solution, in which special tokens are text.
-    """
-    text: str = Prompt(prompt)
+    """Yield the prefix that ends after each step of a solution, except the last step."""
+    continued_prompt = Prompt(prompt)
     for step in steps[:-1]:
-        text = continue_prompt(text, step, None)
-        yield Prefix(prefix_id(text), text)
+        continued_prompt = continued_prompt.extend(step)
+        yield Prefix(prefix_id(continued_prompt.full_text), continued_prompt)
 
 
 def list_step_prefixes(files: Iterable[Path]) -> Iterator[Prefix]:
@@ -468,7 +464,7 @@ def make_continuation_sampler(
     return ContinuationSampler(
         settings=ContinuationSettings(model=model.ref, sampling=sampling, engine=selection.ref),
         make_sampler=lambda: load_selected_sampler(selection, model),
-        batch_size=engine.batch_size or selection.batch_size,
+        batch_size=selection.batch_size,
         phase=phase,
         failure_policy=failure_policy,
         recording=digest_recording(engine),

@@ -126,8 +126,7 @@ class _Search:
             if length is None:
                 continue
             first_steps = texts[length].removeprefix(prompt)
-            text = Prompt(prompt, solution_text=first_steps)
-            prefix = Prefix(prefix_id(text), text)
+            prefix = Prefix(prefix_id(texts[length]), Prompt(prompt, solution_text=first_steps))
             solution_prefix = SolutionPrefix(prefix.id, row["problem_id"], prompt)
             # The outcomes of its continuations may all be unknown. The search then ends there.
             if solution_prefix.key not in self.counts:

@@ -17,17 +17,17 @@ from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, UNDECIDED
 from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import Prompt, SamplingSpec
 from fsdpo_data.dataset.run_directory import RunDir
 from fsdpo_data.dataset.stage_records import AnswerJudgeStats
 from fsdpo_data.engines.answer_judge import AnswerJudgeSettings, judge_errors, read_judge
 from fsdpo_data.engines.answer_judge_formats import (
+    ANSWER_JUDGE_FORMATS,
+    DEFAULT_FORMAT,
     AnswerJudgeFormat,
     JudgeDecision,
     JudgeQuestion,
     add_prompt,
-    find_answer_judge_format,
-    get_answer_judge_format,
 )
 from fsdpo_data.engines.samplers import Sampler, open_engine
 from fsdpo_data.engines.weights import resolve_judge
@@ -111,9 +111,10 @@ def resolve_answer_judge(judge: str | None) -> AnswerJudge | None:
         if spec.format is None:
             folder = Path(spec.model)  # "models/xVerify-8B-I" may be a folder or a repository
             name = folder.absolute().name if folder.is_dir() else spec.model.partition("@")[0]
-            judge_format = find_answer_judge_format(name)
+            listed_format = ANSWER_JUDGE_FORMATS.find_by_model(name)
+            judge_format = listed_format or ANSWER_JUDGE_FORMATS[DEFAULT_FORMAT]
         else:
-            judge_format = get_answer_judge_format(spec.format)
+            judge_format = ANSWER_JUDGE_FORMATS.find(spec.format)
         judge_format = add_prompt(judge_format, spec.prompt)
         model = resolve_judge(spec.model, spec.engine, judge_format.template)
         sampling = SamplingSpec(
@@ -185,7 +186,7 @@ class JudgeSession:
         refuses. Both are counted as unreadable.
         """
         prompts = self.judge.prompts(items)
-        prefixes = [Prefix(_prompt_id(prompt), prompt) for prompt in prompts]
+        prefixes = [Prefix(_prompt_id(prompt), Prompt(prompt)) for prompt in prompts]
         sampler = self.judge.reply_sampler
         failures = replace(sampler, failure_policy=_SKIP_REFUSED).open_failures(self._run)
         sampler.sample_into(self._run, lambda: prefixes, self._progress, failures)

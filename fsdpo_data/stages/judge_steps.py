@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.job_shard import JobShard
 from fsdpo_data.core.lazy import pa
+from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.dataset.manifest import AnyRecord
 from fsdpo_data.dataset.problem_rows import questions_by_id
 from fsdpo_data.dataset.run_directory import RunDir
@@ -118,7 +119,7 @@ class JudgeStage(Stage):
         for file in draft.manifest.config_paths(draft.parent_root, "solutions"):
             for _, prompt in self._prompts(draft, read_table("solutions", file)):
                 if prompt:
-                    yield Prefix(prefix_id(prompt), prompt)
+                    yield Prefix(prefix_id(prompt), Prompt(prompt))
 
     def _prompts(self, draft: DatasetDraft, table: pa.Table) -> Iterator[_JudgePrompt]:
         """Yield the solutions of a file, each with its prompt for the judge."""

@@ -22,6 +22,12 @@ from fsdpo_data.dataset.remote import local_paths
 from fsdpo_data.dataset.stage import Stage
 from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings, SearchSettings
 from fsdpo_data.engines.beam_search import BeamSpec
+from fsdpo_data.engines.load import (
+    ResolvedPolicy,
+    ResolvedRewardModel,
+    resolve_policy,
+    resolve_reward_model,
+)
 from fsdpo_data.engines.options import (
     DEFAULT_MODEL,
     FailureOptions,
@@ -31,13 +37,7 @@ from fsdpo_data.engines.options import (
     Shard,
 )
 from fsdpo_data.engines.registry import SAMPLERS, SamplerNames, scorer_engine_for
-from fsdpo_data.engines.resolved import (
-    ResolvedPolicy,
-    ResolvedRewardModel,
-    resolve_policy,
-    resolve_reward_model,
-)
-from fsdpo_data.engines.samplers import Sampler
+from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.models.checkpoints import pick_device
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import ProblemSet, load_problems
@@ -386,12 +386,12 @@ def _with_search(job: BuildJob, search: SolutionSearch) -> BuildJob:
     sample = job.spec.sample
     entry = SAMPLERS[search.sampler]
 
-    def make_sampler() -> Sampler:
+    def make_sampler() -> LoadedSampler:
         """Load the policy and the reward model."""
         policy = job.policy.make_sampler()
         scorer = reward_model.make_scorer()
-        sampler: Sampler = entry.load(policy, scorer, sample.segmenter, search.spec)
-        return sampler
+        searcher = entry.load(policy, scorer, sample.segmenter, search.spec)
+        return LoadedSampler(searcher, can_continue=False)
 
     settings = SearchSettings(
         sampler=search.sampler, beam=search.spec, reward_model=reward_model.settings

@@ -55,7 +55,7 @@ from fsdpo_data.dataset.stage_records import (
     problem_settings,
 )
 from fsdpo_data.dataset.stage_registry import STAGES, StageEntry
-from fsdpo_data.engines.resolved import ResolvedPolicy
+from fsdpo_data.engines.load import ResolvedPolicy
 from fsdpo_data.engines.samplers import (
     open_engine,
 )

@@ -5,21 +5,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from fsdpo_data.core.completion_records import CompletionRecord
-from fsdpo_data.core.failures import FailureLog, FailurePolicy
+from fsdpo_data.core.errors import ItemError
+from fsdpo_data.core.failures import FailureLog
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.core.sampling import Completion, SamplingSpec, add_tokens
-from fsdpo_data.dataset.run_directory import (
-    RunDir,
-)
-from fsdpo_data.engines.samplers import (
-    PromptFailure,
-    PromptOutcome,
-    Sampler,
-    raise_failures,
-    refuse_full_context,
-    stream,
-    stream_outcomes,
-)
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, add_tokens
+from fsdpo_data.dataset.run_directory import RunDir
+from fsdpo_data.engines.samplers import Sampler, SampleResult
 
 #: Finished prompts are written after this time, even if their batch is not finished.
 SAVE_INTERVAL_SECONDS = 1.0
@@ -32,7 +23,7 @@ def ignore_new_records() -> None:
 def sample_missing(
     run: RunDir,
     keys: Collection[str],
-    prompts: Iterator[tuple[str, str]],
+    prompts: Iterator[tuple[str, Prompt]],
     *,
     sampling: SamplingSpec,
     make_sampler: Callable[[], Sampler],
@@ -77,18 +68,20 @@ def sample_missing(
         if all(key in run.line_spans for key, _ in batch):
             continue
         batch_prompts = [prompt for _, prompt in batch]
-        writer.write(batch, _sample_batch(sampler, batch_prompts, sampling, failures.policy))
+        writer.write(batch, sampler.sample(batch_prompts, sampling))
         failures.check_engine(has_finished_items=bool(run.line_spans))
 
 
-def _sample_batch(
-    sampler: Sampler, prompts: Sequence[str], sampling: SamplingSpec, policy: FailurePolicy
-) -> Iterator[PromptOutcome]:
-    """Yield the outcome of each prompt as it finishes; raise a failure if the policy says so."""
-    if policy.stops_at_first:
-        outcomes = map(refuse_full_context, stream(sampler, prompts, sampling))
-        return raise_failures(outcomes)
-    return map(refuse_full_context, stream_outcomes(sampler, prompts, sampling))
+def _fills_context(completions: Sequence[Completion]) -> bool:
+    """Return whether the prompt of the completions fills the context of the model.
+
+    Engines give such a prompt empty, truncated completions, because a solution may fill the context
+    after some of its steps. As completions of a problem, they would count as wrong answers.
+    """
+    return all(
+        completion.finish_reason == "length" and completion.n_tokens == 0
+        for completion in completions
+    )
 
 
 def _count_tokens(completions: Sequence[Completion]) -> int:
@@ -122,35 +115,37 @@ class _RecordWriter:
         self._has_written = False
         self._unsaved: list[CompletionRecord] = []
 
-    def write(self, batch: Sequence[tuple[str, str]], outcomes: Iterable[PromptOutcome]) -> None:
+    def write(self, batch: Sequence[tuple[str, Prompt]], results: Iterable[SampleResult]) -> None:
         """Write the records of a batch that the run does not have yet.
 
         Args:
             batch: Ids and prompts.
-            outcomes: The outcomes of the prompts, in the order in which they finish.
+            results: The results of the prompts, in the order in which they finish.
         """
         missing_keys = {key for key, _ in batch if key not in self._run.line_spans}
         last_save = time.monotonic()
         try:
-            for outcome in outcomes:
-                key, prompt = batch[outcome.prompt_index]
+            for index, result in results:
+                key, prompt = batch[index]
                 if key in missing_keys:
-                    self._add(key, prompt, outcome)
+                    self._add(key, prompt, result)
                 if time.monotonic() - last_save > SAVE_INTERVAL_SECONDS:
                     self._save()
                     last_save = time.monotonic()
         finally:  # also save the records that finished before Ctrl-C or the failure of a server
             self._save()
 
-    def _add(self, key: str, prompt: str, outcome: PromptOutcome) -> None:
+    def _add(self, key: str, prompt: Prompt, result: list[Completion] | ItemError) -> None:
         """Keep the record or the failure of a prompt for the next save."""
-        if isinstance(outcome, PromptFailure):
-            self._failures.add(key, outcome.error)
+        if not isinstance(result, ItemError) and _fills_context(result):
+            result = ItemError("the prompt is longer than the context of the model")
+        if isinstance(result, ItemError):
+            self._failures.add(key, result)
             self._progress.advance(1)
             return
-        self._unsaved.append(CompletionRecord(key, prompt, outcome.completions))
+        self._unsaved.append(CompletionRecord(key, prompt.full_text, result))
         self._failures.resolve(key)
-        self._progress.advance(1, _count_tokens(outcome.completions))
+        self._progress.advance(1, _count_tokens(result))
 
     def _save(self) -> None:
         """Write the kept records and the failed prompts."""

@@ -28,11 +28,11 @@ from fsdpo_data.dataset.stage import DatasetDraft, Stage, StageOptions
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord, ScoreCounts, ScoreRecord
 from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
 from fsdpo_data.dataset.statistics import DatasetStatistics
+from fsdpo_data.engines.load import ResolvedRewardModel, resolve_reward_model
 from fsdpo_data.engines.options import FailureOptions, ScorerOptions, Shard
 from fsdpo_data.engines.registry import SCORERS
-from fsdpo_data.engines.resolved import ResolvedRewardModel, resolve_reward_model
 from fsdpo_data.engines.samplers import EngineLoader, open_engine
-from fsdpo_data.engines.scorers import ScoreOutcome, Scorer, ScorerInput, score_outcomes
+from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings, needs_question
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
 from fsdpo_data.models.prompts import TemplateRef, is_same_template, load_tokenizer
@@ -181,18 +181,16 @@ class ScoreStage(Stage):
         for row in rows:
             prompt = run.render_prompt(row["prompt"])
             items.append(ScorerInput(prompt, row["completions"], questions[row["problem_id"]]))
-        if failures.policy.stops_at_first:
-            outcomes: list[ScoreOutcome] = [*scorer.score(items)]
-        else:
-            outcomes = score_outcomes(scorer, items)
+        results = dict(scorer.score(items))
         rewards: list[list[float] | None] = []
-        for row, outcome in zip(rows, outcomes, strict=True):
-            if isinstance(outcome, ItemError):
-                failures.add(row["solution_id"], outcome)
+        for index, row in enumerate(rows):
+            result = results[index]
+            if isinstance(result, ItemError):
+                failures.add(row["solution_id"], result)
                 rewards.append(None)
             else:
                 failures.resolve(row["solution_id"])
-                rewards.append(outcome)
+                rewards.append(result)
         return rewards
 
     @property

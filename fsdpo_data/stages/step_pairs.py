@@ -139,7 +139,7 @@ class StepPairStage(BasePairStage):
         """Yield the prefix before each first error."""
         for file in files:
             for error in find_first_errors(file, self.options()):
-                yield Prefix(prefix_id(error.prefix), error.prefix)
+                yield Prefix(prefix_id(error.prefix.full_text), error.prefix)
 
     def _pair_table(
         self, grade_continuations: ContinuationGrader, segmenter: str, file: Path
@@ -148,7 +148,9 @@ class StepPairStage(BasePairStage):
         errors = list(find_first_errors(file, self.options()))
         prefixes = [
             SolutionPrefix(
-                prefix_id(error.prefix), error.solution.problem_id, error.solution.prompt
+                prefix_id(error.prefix.full_text),
+                error.solution.problem_id,
+                error.solution.prompt,
             )
             for error in errors
         ]

@@ -9,11 +9,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.dataset.stage_records import has_imported_pairs
 from fsdpo_data.pairs.statistics import find_first_difference
 from fsdpo_train.losses.preference_losses import PreferenceLoss
 from fsdpo_train.trainer.row_formats import pair_rows
-from fsdpo_train.trainer.row_source import LocatedRow, Row, TrainingData, open_data
+from fsdpo_train.trainer.row_source import (
+    LocatedRow,
+    Row,
+    TrainingData,
+    open_data,
+    read_question,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +74,7 @@ class PairedSolution:
 class PromptGroup:
     """The different solutions of one prompt, and the pairs between them."""
 
-    prompt: str  #: The rendered prompt.
+    prompt: Prompt  #: The rendered prompt, with its question if the data has it.
     #: The different solutions of the prompt, in the order of their first pair.
     solutions: list[PairedSolution] = field(default_factory=list)
     #: The different pairs, as (chosen, rejected) indices into ``solutions``.
@@ -151,7 +158,9 @@ def group_by_prompt(
         if "gamma" in loss.options and gamma < math.inf:
             for side in (chosen, rejected):
                 _check_scaled_rewards(location, side.rewards, gamma)
-        group = groups.setdefault(row["prompt"], PromptGroup(row["prompt"]))
+        group = groups.setdefault(
+            row["prompt"], PromptGroup(Prompt(row["prompt"], read_question(row)))
+        )
         index_of = solution_indices.setdefault(row["prompt"], {})
         for side in (chosen, rejected):
             if side not in index_of:

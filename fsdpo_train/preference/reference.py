@@ -89,7 +89,7 @@ def add_reference(
 def _group_keys(group: PromptGroup, store: ReferenceStore) -> list[ReferenceKey]:
     """Return the store key of each solution."""
     return [
-        store.key(group.prompt, solution.steps, ends_with_eos=solution.ends_with_eos)
+        store.key(group.prompt.text, solution.steps, ends_with_eos=solution.ends_with_eos)
         for solution in group.solutions
     ]
 

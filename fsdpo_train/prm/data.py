@@ -13,6 +13,7 @@ import numpy as np
 
 from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.dataset.step_labels import (
     LabelKind,
     find_label_kind,
@@ -392,7 +393,10 @@ def _encode_rows(
     for row in rows:
         try:
             solution = step_tokenizer.encode(
-                row.prompt, row.steps, add_eos=False, max_length=max_length
+                Prompt(row.prompt, row.question or None),
+                row.steps,
+                add_eos=False,
+                max_length=max_length,
             )
         except InputError as error:
             raise InputError(f"{row.location}: {error}") from None

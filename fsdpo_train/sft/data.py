@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import transformers
 
+from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.engines.step_tokens import StepTokenizer
 from fsdpo_train.trainer.batching import SolutionRow
-from fsdpo_train.trainer.row_source import TrainingData
+from fsdpo_train.trainer.row_source import TrainingData, read_question
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +50,9 @@ def encode_rows(
         if not (isinstance(prompt, str) and isinstance(completion, str) and completion.strip()):
             unusable += 1
             continue
-        solution = step_tokenizer.encode(prompt, [completion], add_eos=True)
+        solution = step_tokenizer.encode(
+            Prompt(prompt, read_question(row)), [completion], add_eos=True
+        )
         if len(solution.input_ids) > max_length:
             too_long += 1
             continue

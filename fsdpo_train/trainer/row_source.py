@@ -12,7 +12,6 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.core.row_files import data_suffix, read_records, suggest_entries
-from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.core.urls import is_url
 from fsdpo_data.dataset.benchmark_problems import (
     HubContent,
@@ -120,15 +119,15 @@ def _with_model_prompts(source: RowSource, tokenizer: Any, model: str) -> RowSou
 
     def rows() -> Iterator[LocatedRow]:
         for location, row in source.rows():
-            yield location, {**row, "prompt": Prompt(render(row["prompt"]), read_question(row))}
+            yield location, {**row, "prompt": render(row["prompt"])}
 
     return replace(source, rows=rows)
 
 
 def read_question(row: Row) -> str | None:
     """Return the question of a row of a dataset; None if only the prompt is known."""
-    prompt = row["prompt"]
-    return prompt.question if isinstance(prompt, Prompt) else None
+    question = row.get("question")
+    return question if isinstance(question, str) else None
 
 
 def open_data(
@@ -328,7 +327,7 @@ def _read_questions(files: Sequence[Path]) -> dict[str, str]:
 def _shard_rows(
     config: str, files: Sequence[Path], columns: Sequence[str], questions: Mapping[str, str]
 ) -> Iterator[LocatedRow]:
-    """Yield the rows of files. Prompts know their question, in which special tokens are text."""
+    """Yield the rows of files, with their ``question`` if the dataset has it."""
     id_columns = _ID_COLUMNS.get(config, ("problem_id",))
     selected = list(dict.fromkeys([*columns, *id_columns]))
     for file in files:
@@ -338,11 +337,9 @@ def _shard_rows(
 
 
 def _with_question(row: dict[str, Any], questions: Mapping[str, str]) -> Row:
-    """Return a row whose prompt knows its question, if the dataset or the row has it."""
-    question = questions.get(row.get("problem_id", ""), row.get("question"))
-    if not isinstance(question, str) or not isinstance(row.get("prompt"), str):
-        return row
-    return {**row, "prompt": Prompt(row["prompt"], question)}
+    """Return a row with its question, if the dataset has it."""
+    question = questions.get(row.get("problem_id", ""))
+    return row if question is None else {**row, "question": question}
 
 
 def _keep_thinking(
@@ -374,7 +371,7 @@ def _file_rows(file: Path) -> Iterator[LocatedRow]:
         location = f"{file}, row {record.row_number}"
         if record.error:
             raise InputError(f"{location}: {record.error}. Correct the row, or leave it out.")
-        yield location, _with_question(dict(record.fields), {})
+        yield location, dict(record.fields)
 
 
 def _open_hub_dataset(source: HubSource, config: str, *, allow_benchmark: bool) -> RowSource:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import TextSampler
 from fsdpo_bench import benchmark_run, run_shards
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.run_folder import is_run, read_run_record
@@ -26,7 +27,7 @@ from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.answer_judge_formats import get_answer_judge_format
+from fsdpo_data.engines.answer_judge_formats import ANSWER_JUDGE_FORMATS
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, get_template
 from fsdpo_data.stages.continuations import ContinuationSampler
 from fsdpo_data.stages.judge_answers import AnswerJudge
@@ -44,7 +45,7 @@ RESPONSES = (
 PARTS = ("greedy", "samples")
 
 
-class Policy:
+class Policy(TextSampler):
     """A policy whose sample i of problem p is response p + i."""
 
     model = ModelRef("policy", "0")
@@ -56,7 +57,7 @@ class Policy:
         self.is_open = True
         return self
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         return [
             [self._complete(int(re.findall(r"number (\d)", p)[0]) + i) for i in range(spec.n)]
             for p in prompts
@@ -69,7 +70,7 @@ class Policy:
         self.is_open = False
 
 
-class FakeJudge:
+class FakeJudge(TextSampler):
     """A judge that accepts "at least" and rejects "at most".
 
     Args:
@@ -91,7 +92,7 @@ class FakeJudge:
         self.is_open = True
         return self
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         assert self.is_open and (self.policy is None or not self.policy.is_open)
         if self.remaining_calls == 0:
             raise UnavailableError("the engine died")
@@ -114,7 +115,7 @@ def verdict(prompt: str) -> str:
 def answer_judge(judge: FakeJudge) -> AnswerJudge:
     settings = continuation_settings(judge.model, SamplingSpec(n=1, temperature=0.0))
     return AnswerJudge(
-        judge_format=get_answer_judge_format("chat"),
+        judge_format=ANSWER_JUDGE_FORMATS.find("chat"),
         template=RECORDED_TEMPLATE,
         reply_sampler=ContinuationSampler(settings, judge.load, batch_size=2),
     )
@@ -246,10 +247,12 @@ def test_the_judge_decides_on_problems_that_failed_before(tmp_path: Path, task: 
     class FussyPolicy(Policy):
         refuses = True
 
-        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        def complete_texts(
+            self, prompts: Sequence[str], spec: SamplingSpec
+        ) -> list[list[Completion]]:
             if self.refuses and any("number 2" in prompt for prompt in prompts):
                 raise ValueError("too long")
-            return super().sample(prompts, spec)
+            return super().complete_texts(prompts, spec)
 
     policy = FussyPolicy()
     out = run(tmp_path / "run", task, FakeJudge(), policy=policy, max_failed="50%")

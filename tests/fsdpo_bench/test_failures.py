@@ -36,10 +36,10 @@ class FussyWriter(Writer):
 
     refused: Sequence[str] = ()
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> Any:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> Any:
         if any(text in prompt for text in self.refused for prompt in prompts):
             raise ValueError("the prompt is too long")
-        return super().sample(prompts, spec)
+        return super().complete_texts(prompts, spec)
 
 
 class FussyJudge(Judge):
@@ -47,12 +47,12 @@ class FussyJudge(Judge):
 
     refused: Sequence[str] = ()
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         if any(
             text in item.prompt and len(item.steps) > 1 for text in self.refused for item in items
         ):
             raise ItemError("the solution is too long")
-        return super().score(items)
+        return super().compute_rewards(items)
 
 
 @pytest.fixture(autouse=True)

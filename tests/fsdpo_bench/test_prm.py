@@ -22,7 +22,7 @@ from bench_runs import (
     measure_paths,
     write_dataset,
 )
-from fakes import FixedSampler, TableScorer
+from fakes import BatchScorer, FixedSampler, TableScorer, score_all
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.cli.printing import print_prm
 from fsdpo_bench.prm.dataset_report import (
@@ -55,6 +55,7 @@ from fsdpo_data.cli.app import app as data_app
 from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.identity import ModelRef, SourceRef, file_sha256
 from fsdpo_data.core.progress import LineProgress
+from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.core.statistics import mean_difference
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.engines.scorers import ScorerInput
@@ -191,10 +192,10 @@ def test_original_processbench_files_can_be_read(shared: Path, name: str) -> Non
 def test_steps_are_scored_as_they_were_written() -> None:
     seen: list[ScorerInput] = []
 
-    class RecordingScorer:
+    class RecordingScorer(BatchScorer):
         model = ModelRef("spy", "0")
 
-        def score(self, items: Any) -> list[list[float] | None]:
+        def compute_rewards(self, items: Any) -> list[list[float] | None]:
             seen.extend(items)
             return [[0.5] * len(item.steps) for item in items]
 
@@ -239,10 +240,10 @@ def test_converted_step_labels_have_the_tokens_of_processbench(
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     scored_inputs: list[ScorerInput] = []
 
-    class RecordingScorer:
+    class RecordingScorer(BatchScorer):
         model = ModelRef("spy", "0")
 
-        def score(self, items: Any) -> list[list[float] | None]:
+        def compute_rewards(self, items: Any) -> list[list[float] | None]:
             scored_inputs.extend(items)
             return [None for _ in items]
 
@@ -251,8 +252,8 @@ def test_converted_step_labels_have_the_tokens_of_processbench(
     n_cut = 0
     for row, item, example in zip(rows, scored_inputs, examples, strict=True):
         assert row["prompt"] == item.prompt
-        trained = encoder.encode(row["prompt"], row["completions"], add_eos=False)
-        scored = encoder.encode(item.prompt, item.steps, add_eos=False)
+        trained = encoder.encode(Prompt(row["prompt"]), row["completions"], add_eos=False)
+        scored = encoder.encode(Prompt(item.prompt), item.steps, add_eos=False)
         n_steps = len(trained.score_positions)
         assert trained.score_positions == scored.score_positions[:n_steps]
         assert trained.input_ids.tolist() == scored.input_ids[: len(trained.input_ids)].tolist()
@@ -525,12 +526,12 @@ def test_a_model_is_measured_from_the_command_line(tmp_path: Path, shared: Path)
     assert "score: 60 to do" in result.stderr
 
 
-class RewardInText:
+class RewardInText(BatchScorer):
     """A scorer that reads the reward of each step from its text."""
 
     model = ModelRef("fake", "0")
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         return [[float(step) for step in item.steps] for item in items]
 
 
@@ -642,13 +643,13 @@ def test_the_majority_of_critiques_decides_as_in_the_script_of_processbench() ->
     prompt = critique_prompt(form, get_template("problem"), item)
     sampler = FixedSampler({prompt: [f"So \\boxed{{{vote}}}." for vote in votes]})
     judge = PublishedPrm(ModelRef("judge", "0"), "", prm_format=form)
-    assert CritiqueScorer(judge, sampler).score([item]) == [[0.75, 0.75, 0.375]]
+    assert score_all(CritiqueScorer(judge, sampler), [item]) == [[0.75, 0.75, 0.375]]
     majority = replace(judge, prm_format=form.replace(counting="majority"))
     # The vote for step 2 and the vote for no error are equally frequent; the first one wins.
-    assert CritiqueScorer(majority, sampler).score([item]) == [[1, 1, 0]]
+    assert score_all(CritiqueScorer(majority, sampler), [item]) == [[1, 1, 0]]
     sampler = FixedSampler({prompt: [f"So \\boxed{{{vote}}}." for vote in [0, 1, 1, -1, -1, -1]]})
-    share = CritiqueScorer(judge, sampler).score([item])
-    [decided] = CritiqueScorer(majority, sampler).score([item])
+    share = score_all(CritiqueScorer(judge, sampler), [item])
+    [decided] = score_all(CritiqueScorer(majority, sampler), [item])
     assert find_first_below(share[0] or [], 0.6) == 1 and find_first_below(decided or [], 0.5) == -1
 
 
@@ -717,9 +718,9 @@ def test_a_trained_prm_has_its_template(tmp_path: Path, monkeypatch: pytest.Monk
     prompts = []
 
     class PromptScorer(RewardInText):
-        def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+        def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
             prompts.extend(item.prompt for item in items)
-            return super().score(items)
+            return super().compute_rewards(items)
 
     monkeypatch.setattr("fsdpo_bench.prm.measure_prm._load_model", lambda *_: PromptScorer())
     file = write_first_errors(tmp_path / "rows.json", "0.2")

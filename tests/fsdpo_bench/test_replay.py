@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import score_all
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.run_folder import read_run_record
 from fsdpo_bench.run_options import RunOptions
@@ -117,7 +118,7 @@ def test_a_reward_model_scores_recorded_samples(
     [rows] = solutions(out, "samples").values()
     scorer = load_scorer(prm, ScorerOptions(device="cpu"))
     items = [ScorerInput(PROMPT, row["completions"], "2+2?") for row in rows]
-    for row, expected in zip(rows, scorer.score(items), strict=True):
+    for row, expected in zip(rows, score_all(scorer, items), strict=True):
         assert row["step_rewards"] == pytest.approx(expected, abs=1e-4)
 
 

@@ -89,9 +89,9 @@ def test_one_greedy_solution_and_the_samples_of_the_largest_k_are_requested(tmp_
     specs: list[SamplingSpec] = []
 
     class RecordingWriter(Writer):
-        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> Any:
+        def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> Any:
             specs.append(spec)
-            return super().sample(prompts, spec)
+            return super().complete_texts(prompts, spec)
 
     make(tmp_path / "run", decoder="greedy,sc", make_writer=lambda: RecordingWriter(0))
     stop = get_template("problem").stop
@@ -154,9 +154,9 @@ def test_every_decoder_passes_the_question_to_the_scorer(tmp_path: Path) -> None
     scored_questions = set()
 
     class RecordingJudge(Judge):
-        def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+        def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
             scored_questions.update((item.prompt, item.question) for item in items)
-            return super().score(items)
+            return super().compute_rewards(items)
 
     for name in ("bon", "sbs"):
         scored_questions.clear()
@@ -176,10 +176,10 @@ def test_the_batch_size_does_not_change_the_datasets(tmp_path: Path) -> None:
 class InterruptedWriter(Writer):
     """A writer that is interrupted at the fifth problem."""
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> Any:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> Any:
         if any(embedded_task().problems[4].question in prompt for prompt in prompts):
             raise KeyboardInterrupt
-        return super().sample(prompts, spec)
+        return super().complete_texts(prompts, spec)
 
 
 @pytest.mark.parametrize("decoder", ["greedy,sc,bon,sbs", "sbs", "bon"])
@@ -206,7 +206,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(tmp_path: Path, decoder: s
 
 def test_an_interrupted_reward_model_resumes_to_the_same_bytes(tmp_path: Path) -> None:
     class InterruptedJudge(Judge):
-        def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+        def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
             raise KeyboardInterrupt
 
     out = tmp_path / "run"

@@ -13,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
+from fsdpo_data.core.sampling import Prompt  # noqa: E402
 from fsdpo_data.engines import logprobs  # noqa: E402
 from fsdpo_data.engines.logprobs import token_logprobs  # noqa: E402
 from fsdpo_data.engines.prefix_sharing import masks  # noqa: E402
@@ -80,7 +81,7 @@ def tokenized_group(tokens, rewards, pairs) -> PromptGroup:
         )
         for encoded, row in zip(tokens, rewards, strict=True)
     ]
-    return PromptGroup("", solutions=solutions, pairs=pairs)
+    return PromptGroup(Prompt(""), solutions=solutions, pairs=pairs)
 
 
 def make_groups(seed: int = 0, *, has_prompts: bool = True) -> list[PromptGroup]:

@@ -15,6 +15,7 @@ from random_model import save_random_model
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
 
+from fsdpo_data.core.sampling import Prompt  # noqa: E402
 from fsdpo_data.engines.logprobs import patch_to_return_logprobs  # noqa: E402
 from fsdpo_data.engines.prefix_sharing.model_attention import (  # noqa: E402
     accept_prefix_trees,
@@ -259,7 +260,9 @@ def test_sft_computes_no_padding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (loss, tokens), (padded_loss, padded_tokens) = results
     assert loss == pytest.approx(padded_loss, abs=1e-5)
     encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(policy))
-    encoded = [encoder.encode(row["prompt"], [row["completion"]], add_eos=True) for row in rows]
+    encoded = [
+        encoder.encode(Prompt(row["prompt"]), [row["completion"]], add_eos=True) for row in rows
+    ]
     lengths = [len(solution.input_ids) for solution in encoded]
     assert tokens == sum(lengths) - encoded[3].prompt_length
     assert padded_tokens == 8 * max(lengths)

@@ -25,11 +25,11 @@ pytest.importorskip("torch")
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import EngineRef, ModelRef
 from fsdpo_data.core.progress import NO_PROGRESS
-from fsdpo_data.core.sampling import Prompt, SamplingSpec
+from fsdpo_data.core.sampling import SamplingSpec
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
-from fsdpo_data.engines.resolved import ResolvedRewardModel
+from fsdpo_data.engines.load import ResolvedRewardModel
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
 from fsdpo_data.exchange.export import export
@@ -49,7 +49,12 @@ from fsdpo_data.stages.step_pairs import StepPairStage
 from fsdpo_train.config import PrmConfig
 from fsdpo_train.prm.train import train_prm
 from fsdpo_train.trainer.row_formats import PRM_ROWS, SFT_ROWS
-from fsdpo_train.trainer.row_source import open_data, open_source, render_chat_prompts
+from fsdpo_train.trainer.row_source import (
+    open_data,
+    open_source,
+    read_question,
+    render_chat_prompts,
+)
 
 
 def test_prompts_have_the_questions_of_their_problems(tmp_path: Path) -> None:
@@ -60,26 +65,25 @@ def test_prompts_have_the_questions_of_their_problems(tmp_path: Path) -> None:
     rows = [row for _, row in open_source(root, PRM_ROWS).rows()]
     assert rows
     for row in rows:
-        assert isinstance(row["prompt"], Prompt)
-        assert row["prompt"].question == questions[row["problem_id"]]
+        assert read_question(row) == questions[row["problem_id"]]
 
 
-def test_a_copy_without_problems_has_plain_prompts(tmp_path: Path) -> None:
+def test_a_copy_without_problems_has_no_questions(tmp_path: Path) -> None:
     root = paired_dataset(tmp_path / "data")
     shutil.rmtree(root / "problems")
     source = open_source(root, PRM_ROWS, allow_benchmark=True)
-    assert not any(isinstance(row["prompt"], Prompt) for _, row in source.rows())
+    assert not any(read_question(row) for _, row in source.rows())
 
 
 def test_rows_of_files_may_state_their_question(tmp_path: Path) -> None:
     """An export for SFT does, so that special tokens in the question are text."""
     rows = export(paired_dataset(tmp_path / "data"), "trl-sft", tmp_path / "rows").file
-    prompts = [row["prompt"] for _, row in open_source(rows, SFT_ROWS).rows()]
-    assert prompts
-    assert all(isinstance(prompt, Prompt) and prompt.question in prompt for prompt in prompts)
+    exported_rows = [row for _, row in open_source(rows, SFT_ROWS).rows()]
+    assert exported_rows
+    assert all((read_question(row) or "no question") in row["prompt"] for row in exported_rows)
     plain = written(tmp_path / "plain.jsonl", [{"prompt": "2+2?", "completion": "4"}])
     [(_, row)] = open_source(plain, SFT_ROWS).rows()
-    assert not isinstance(row["prompt"], Prompt)
+    assert read_question(row) is None
 
 
 def build_dataset(root: Path, api: str, template: str = "problem") -> Path:
@@ -100,9 +104,10 @@ def test_prompts_of_a_chat_server_get_the_chat_format(tmp_path: Path) -> None:
         data = open_data([build_dataset(tmp_path / api, api)], PRM_ROWS)
         plain_prompts = [row["prompt"] for _, row in data.rows()]
         rendered_data = render_chat_prompts(data, tokenizer, "model")
-        rendered = [row["prompt"] for _, row in rendered_data.rows()]
+        rendered_rows = [row for _, row in rendered_data.rows()]
+        rendered = [row["prompt"] for row in rendered_rows]
         assert rendered == [f"{start}{prompt}{end}" for prompt in plain_prompts]
-        assert all(isinstance(prompt, Prompt) and prompt.question for prompt in rendered)
+        assert all(map(read_question, rendered_rows))
 
 
 @pytest.mark.parametrize("reader", ["dpo", "prm", "score", "measure"])
@@ -140,7 +145,7 @@ def test_a_reward_model_reads_the_prompts_of_a_chat_server_in_its_chat_format(
     prompts = []
 
     class PromptScorer(TableScorer):
-        def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+        def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
             prompts.extend(item.prompt for item in items)
             return [[0.5] * len(item.steps) for item in items]
 

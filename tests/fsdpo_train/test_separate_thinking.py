@@ -35,7 +35,9 @@ def build_pairs(root: Path, *, reasoning: list[str], texts: list[str] = TEXTS) -
     ]
 
     class Thinker(FixedSampler):
-        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        def complete_texts(
+            self, prompts: Sequence[str], spec: SamplingSpec
+        ) -> list[list[Completion]]:
             return [completions for _ in prompts]
 
     settings = sample_settings(n=2)

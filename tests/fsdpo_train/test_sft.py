@@ -15,6 +15,7 @@ import safetensors.torch  # noqa: E402
 import transformers  # noqa: E402
 
 from fsdpo_data.core.errors import InputError, RunMismatchError, UnavailableError  # noqa: E402
+from fsdpo_data.core.sampling import Prompt  # noqa: E402
 from fsdpo_data.engines.step_tokens import EncodedSolution  # noqa: E402
 from fsdpo_data.models.trained_template import TEMPLATE_FILE  # noqa: E402
 from fsdpo_train.cli.app import main  # noqa: E402
@@ -410,7 +411,7 @@ def test_a_completion_has_the_token_ids_of_the_joined_text(name, shared):
         ids = row.solution.input_ids.tolist()
         assert ids[:-1] == tok("### Response:" + completion)["input_ids"]
         assert ids[-1] == tok.eos_token_id
-        expected = encoder.encode("### Response:", [completion], add_eos=True)
+        expected = encoder.encode(Prompt("### Response:"), [completion], add_eos=True)
         assert ids == expected.input_ids.tolist()
         assert row.solution.prompt_length == expected.prompt_length
 

@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 import fsdpo_data as fd  # noqa: E402
 from fsdpo_data.answers.thinking import find_thinking  # noqa: E402
 from fsdpo_data.core.progress import NO_PROGRESS  # noqa: E402
+from fsdpo_data.core.sampling import Prompt  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
 from fsdpo_data.exchange.import_options import ImportOutputsOptions  # noqa: E402
 from fsdpo_data.exchange.importing import run_import  # noqa: E402
@@ -124,10 +125,10 @@ def test_preparation_time_is_linear_in_the_tokens(policy: Path) -> None:
     def prepare_batch(size: int) -> int:
         text = trace(size, 42, 0)
         steps = split_steps(text, find_thinking("<think>", text).end, "both@1")
-        encoded = encoder.encode("20 + 22?<think>\n", steps, add_eos=True)
+        encoded = encoder.encode(Prompt("20 + 22?<think>\n"), steps, add_eos=True)
         rewards = (0.5,) * len(steps)
         solution = PairedSolution(steps=tuple(steps), rewards=rewards, encoded=encoded)
-        group = PromptGroup("", [solution] * 2, [(0, 1)])
+        group = PromptGroup(Prompt(""), [solution] * 2, [(0, 1)])
         inputs = group_inputs([group], share_prompt=False, pad_id=0)
         tensors = [*collate_groups([group]), *inputs.values()]
         return sum(tensor.numel() for tensor in tensors)

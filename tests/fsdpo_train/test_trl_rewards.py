@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import BatchScorer
 from pages import blocks
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -26,12 +27,12 @@ def step_reward(step: str) -> float:
     return sum(map(ord, step)) % 7 / 7
 
 
-class CharacterScorer:
+class CharacterScorer(BatchScorer):
     """A scorer with :func:`step_reward`."""
 
     model = None
 
-    def score(self, items: Any) -> list[list[float]]:
+    def compute_rewards(self, items: Any) -> list[list[float]]:
         return [[step_reward(step) for step in item.steps] for item in items]
 
 

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
+from fsdpo_data.engines.item_errors import collect_results, process_by_bisection
+from fsdpo_data.engines.samplers import Sampler, SampleResult
 from fsdpo_data.engines.samplers.tokenization import cut_at_stop
-from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.engines.scorers import Scorer, ScoreResult, ScorerInput
 
 #: Thinking of :class:`ThinkingSampler`, and its answer.
 THOUGHT = "Hm.\n\nLet me see.\n\nIt is 4."
@@ -21,7 +22,53 @@ ANSWER = "It is 4.\n\nMore follows."
 _LAST_STEP = "Step 2: So it is {}. The answer is: {}"
 
 
-class ThinkingSampler(StreamingSampler):
+def sample_all(
+    sampler: Sampler, prompts: Sequence[str | Prompt], spec: SamplingSpec
+) -> list[list[Completion]]:
+    """Return the completions of all prompts, in the order of the prompts."""
+    records = [prompt if isinstance(prompt, Prompt) else Prompt(prompt) for prompt in prompts]
+    return collect_results(sampler.sample(records, spec))
+
+
+def score_all(scorer: Scorer, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+    """Return the rewards of all items, in the order of the items."""
+    return collect_results(scorer.score(items))
+
+
+class TextSampler:
+    """Base class of samplers that complete a batch of texts, or raise an error for a bad one.
+
+    As in a sampler that was loaded, a failed prompt does not stop the others.
+    """
+
+    model = ModelRef("texts", "0")
+
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
+        texts = [prompt.full_text for prompt in prompts]
+        return process_by_bisection(
+            lambda batch: enumerate(self.complete_texts(batch, spec)), texts
+        )
+
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        raise NotImplementedError
+
+
+class BatchScorer:
+    """Base class of scorers that return the rewards of a batch, or raise an error for a bad item.
+
+    As in a scorer that was loaded, a failed item does not stop the others.
+    """
+
+    model = ModelRef("rewards", "0")
+
+    def score(self, items: Sequence[ScorerInput]) -> Iterator[ScoreResult]:
+        return process_by_bisection(lambda batch: enumerate(self.compute_rewards(batch)), items)
+
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+        raise NotImplementedError
+
+
+class ThinkingSampler:
     """A sampler whose tokens are characters; it thinks and then answers, from any prefix.
 
     Args:
@@ -38,10 +85,11 @@ class ThinkingSampler(StreamingSampler):
         self.opening = opens
         self.requests: list[tuple[list[str], SamplingSpec]] = []
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        self.requests.append((list(prompts), spec))
-        for index, context in enumerate(prompts):
-            yield PromptResult(index, [self.complete(context, spec, i) for i in range(spec.n)])
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
+        contexts = [prompt.full_text for prompt in prompts]
+        self.requests.append((contexts, spec))
+        for index, context in enumerate(contexts):
+            yield index, [self.complete(context, spec, i) for i in range(spec.n)]
 
     def complete(self, context: str, spec: SamplingSpec, index: int) -> Completion:
         generated = context.partition("2+2?")[2]
@@ -63,7 +111,7 @@ class ThinkingSampler(StreamingSampler):
         return Completion(text, "stop" if is_finished else "length", n_tokens, 0.5, stop)
 
 
-class FixedSampler:
+class FixedSampler(TextSampler):
     """Completes prompts from a table of their completions."""
 
     model = ModelRef("fixed", "0")
@@ -71,7 +119,7 @@ class FixedSampler:
     def __init__(self, texts: Mapping[str, Sequence[str]]) -> None:
         self._texts = texts
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         """Return the first ``spec.n`` texts of each prompt, a token per word."""
         cut = [
             [cut_at_stop(text, spec.stop) for text in self._texts[prompt][: spec.n]]
@@ -83,7 +131,7 @@ class FixedSampler:
         ]
 
 
-class TableScorer:
+class TableScorer(BatchScorer):
     """Rewards solutions from a table of texts, one per step."""
 
     model = ModelRef("table", "0")
@@ -91,7 +139,7 @@ class TableScorer:
     def __init__(self, rewards: Mapping[str, Sequence[float] | None]) -> None:
         self._rewards = rewards
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Return the first rewards of the item's text, as many as it has steps."""
         results: list[list[float] | None] = []
         for item in items:
@@ -100,7 +148,7 @@ class TableScorer:
         return results
 
 
-class Writer:
+class Writer(TextSampler):
     """Sampler of random lines; sample i of a prompt depends only on the prompt, i and the seed.
 
     Args:
@@ -118,7 +166,7 @@ class Writer:
         self.seed, self.separator, self.mark, self.limit = seed, separator, mark, limit
         self.requests: list[tuple[str, int]] = []
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         self.requests += [(prompt, spec.n) for prompt in prompts]
         return [[self.one(prompt, i, spec) for i in range(spec.n)] for prompt in prompts]
 
@@ -137,7 +185,7 @@ class Writer:
         return Completion(text, "stop", len(words), stop_string=stop)
 
 
-class Judge:
+class Judge(BatchScorer):
     """Scorer of random rewards that depend on the steps; few values, so that there are ties."""
 
     model = ModelRef("judge", "0")
@@ -146,7 +194,7 @@ class Judge:
         self.seed, self.levels, self.unread = seed, levels, unread
         self.calls = 0
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         self.calls += len(items)
         return [self.one(item.prompt, tuple(item.steps)) for item in items]
 
@@ -162,7 +210,7 @@ class Judge:
         return rewards
 
 
-class PartlyRightSampler:
+class PartlyRightSampler(TextSampler):
     """A sampler with 3 of 4 right answers after a right step, and 1 of 4 after a wrong one.
 
     Args:
@@ -175,7 +223,7 @@ class PartlyRightSampler:
         self.prompts: list[str] = []
         self.remaining_calls = dies_after
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         if self.remaining_calls == 0:
             raise UnavailableError("the engine died")
         self.remaining_calls = None if self.remaining_calls is None else self.remaining_calls - 1

@@ -17,6 +17,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fakes import score_all
+
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "perf"))
 from random_model import save_random_prm
 from trainers import (
@@ -227,10 +229,10 @@ def score(folder: Path, case: GpuCase) -> Metrics:
     engine: Any = "vllm" if case.variant == "vllm" else "transformers"
     scorer: Any = load_scorer(str(prm), ScorerOptions(engine=engine, dtype="bfloat16"))
     if case.variant == NO_SHARING:
-        scorer._can_share_prompts = False
+        scorer._engine._can_share_prompts = False
     items = [ScorerInput(row["prompt"], row["completions"]) for row in rows]
     work = minimum_work(rows, case.size, flops_per_weight=2, with_head=False)
-    return work | {"seconds": median_seconds(lambda: scorer.score(items))}
+    return work | {"seconds": median_seconds(lambda: score_all(scorer, items))}
 
 
 def attention(_: Path, case: GpuCase) -> Metrics:
@@ -240,6 +242,7 @@ def attention(_: Path, case: GpuCase) -> Metrics:
     from torch.nn.attention import SDPBackend, sdpa_kernel
     from torch.nn.functional import scaled_dot_product_attention
 
+    from fsdpo_data.core.sampling import Prompt
     from fsdpo_data.engines.prefix_sharing.attention import tree_attention
     from fsdpo_data.engines.prefix_sharing.model_attention import REGISTERED_NAMES, tree_inputs
     from fsdpo_data.engines.step_tokens import EncodedSolution
@@ -257,7 +260,7 @@ def attention(_: Path, case: GpuCase) -> Metrics:
         n_steps=1,
     )
     solution = PairedSolution(steps=(), rewards=(0.0,), encoded=encoded)
-    group = PromptGroup("", [solution] * 8)
+    group = PromptGroup(Prompt(""), [solution] * 8)
     shares_prompt = case.variant in ("flex", "tree")
     model_inputs = group_inputs([group] * 4, share_prompt=shares_prompt, pad_id=0)
     attention_name = "flex" if case.variant == "flex" else "sdpa"

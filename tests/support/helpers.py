@@ -26,7 +26,7 @@ from fsdpo_data.dataset.stage_records import (
 )
 from fsdpo_data.dataset.statistics import DatasetStatistics, StepRewardStatistics
 from fsdpo_data.dataset.validate import validate
-from fsdpo_data.engines.resolved import ResolvedPolicy, ResolvedRewardModel
+from fsdpo_data.engines.load import ResolvedPolicy, ResolvedRewardModel
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import Scorer
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings

@@ -20,7 +20,7 @@ from killing import TIMED_FILES, file_digests
 from fsdpo_data.core.identity import EngineRef
 from fsdpo_data.core.progress import NO_PROGRESS, Progress
 from fsdpo_data.engines.beam_search import BeamSpec
-from fsdpo_data.engines.resolved import ResolvedPolicy, ResolvedRewardModel
+from fsdpo_data.engines.load import ResolvedPolicy, ResolvedRewardModel
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import ResolvedModel, ResolvedWeights
 from fsdpo_data.stages.judge_answers import AnswerJudge

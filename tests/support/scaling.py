@@ -21,6 +21,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from fakes import BatchScorer
 from helpers import reward_model
 from hub_server import TOKEN, HubServer
 
@@ -165,12 +166,12 @@ def write_recorded(folder: Path, problems: Iterable[RecordedProblem]) -> None:
             recorded_file.write(orjson.dumps(record) + b"\n")
 
 
-class SyntheticScorer:
+class SyntheticScorer(BatchScorer):
     """A scorer that computes rewards from text lengths, without the memory of a model."""
 
     model = ModelRef("free", "0")
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         """Return step rewards that depend on the lengths of the solution and the step."""
         rewards: list[list[float] | None] = []
         for item in items:

@@ -1,7 +1,7 @@
 """The measurements of ``fsdpo-bench prm``, on a dataset, ProcessBench and PRMBench."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -36,10 +36,11 @@ from fsdpo_data.dataset.chat_prompts import PromptRenderer
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.dataset.validate import explain_damage
+from fsdpo_data.engines.item_errors import collect_results
 from fsdpo_data.engines.load import load_likelihood, load_scorer
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers import open_engine
-from fsdpo_data.engines.scorers import Scorer, ScorerInput
+from fsdpo_data.engines.scorers import Scorer, ScoreResult, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.prompts import Template, get_template
@@ -377,15 +378,14 @@ class _ProgressScorer:
         self._scorer = scorer
         self._progress = progress
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        """Return the rewards of the scorer, chunk by chunk."""
+    def score(self, items: Sequence[ScorerInput]) -> Iterator[ScoreResult]:
+        """Yield the results of the scorer, chunk by chunk."""
         self._progress.phase("score", len(items))
-        rewards: list[list[float] | None] = []
         for start in range(0, len(items), CHUNK_SOLUTIONS):
             chunk = items[start : start + CHUNK_SOLUTIONS]
-            rewards += self._scorer.score(chunk)
+            for index, rewards in self._scorer.score(chunk):
+                yield start + index, rewards
             self._progress.advance(len(chunk))
-        return rewards
 
 
 def _add_rewards(
@@ -400,7 +400,7 @@ def _add_rewards(
         )
         for entry in entries
     ]
-    all_rewards = scorer.score(items)
+    all_rewards = collect_results(scorer.score(items))
     return [
         replace(entry, solution=replace(entry.solution, step_rewards=rewards))
         for entry, rewards in zip(entries, all_rewards, strict=True)

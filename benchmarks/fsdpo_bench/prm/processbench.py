@@ -23,6 +23,7 @@ from fsdpo_cards.render import format_percent
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import Interval, bootstrap_interval, mean_rate
+from fsdpo_data.engines.item_errors import collect_results
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.exchange.formats import get_step_label_format
 from fsdpo_data.exchange.reading import read_usable_rows
@@ -137,7 +138,7 @@ def score_examples(
         items.append(
             ScorerInput(prompt=prompt, steps=[*steps, last_step], question=example.question)
         )
-    return scorer.score(items)
+    return collect_results(scorer.score(items))
 
 
 def measure_first_errors(

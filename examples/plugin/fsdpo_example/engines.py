@@ -1,11 +1,12 @@
 """A sampler and a scorer."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.registry import SamplerEntry, ScorerEntry
-from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.engines.samplers import SampleResult
+from fsdpo_data.engines.scorers import ScoreResult, ScorerInput
 from fsdpo_data.models.resolve import ResolvedWeights
 
 
@@ -15,10 +16,11 @@ class ParrotSampler:
     def __init__(self, weights: ResolvedWeights, options: SamplerOptions) -> None:
         self.model = weights.ref
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-        """Return ``spec.n`` completions of each prompt."""
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterable[SampleResult]:
+        """Yield the index of each prompt with ``spec.n`` completions."""
         completion = Completion("It is clear. The answer is 42.", "stop", n_tokens=9)
-        return [[completion] * spec.n for _ in prompts]
+        for index in range(len(prompts)):
+            yield index, [completion] * spec.n
 
 
 class ShortScorer:
@@ -27,9 +29,10 @@ class ShortScorer:
     def __init__(self, weights: ResolvedWeights, options: ScorerOptions) -> None:
         self.model = weights.ref
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        """Return a reward in [0, 1] for each step."""
-        return [[1 / max(1, len(step.split())) for step in item.steps] for item in items]
+    def score(self, items: Sequence[ScorerInput]) -> Iterable[ScoreResult]:
+        """Yield the index of each item with a reward in [0, 1] for each step."""
+        for index, item in enumerate(items):
+            yield index, [1 / max(1, len(step.split())) for step in item.steps]
 
 
 PARROT = SamplerEntry(name="parrot", loader=ParrotSampler)

@@ -14,39 +14,33 @@ from typing import Any, NamedTuple, TypeGuard
 import httpx2
 
 from fsdpo_data.core import event_loop
-from fsdpo_data.core.errors import InputError, ItemError, suggest_names
+from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.finish_reasons import (
     describe_unknown_finish_reasons,
     read_finish_reason,
     unknown_finish_reason,
 )
 from fsdpo_data.core.row_files import summarize_list
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
-from fsdpo_data.engines.samplers.base import (
-    PromptFailure,
-    PromptOutcome,
-    PromptResult,
-    StreamingSampler,
-)
+from fsdpo_data.engines.samplers.base import SampleResult
 from fsdpo_data.engines.server_client import (
     MAX_OVERHEAD_BYTES,
     RejectedError,
     ServerClient,
-    ServerResult,
 )
 from fsdpo_data.models.resolve import ResolvedWeights
 
 log = logging.getLogger(__name__)
 
 MAX_TOKEN_BYTES = 100  #: Maximum mean size of a token in a response, with its id and escapes.
-TEST_PROMPT = "1"  #: Prompt that any server can continue.
+TEST_PROMPT = Prompt("1")  #: Prompt that any server can continue.
 MAX_TOKEN_COUNT = 2**31  #: Token counts of a server from this number on are unknown.
 #: Request fields that only vLLM takes. They replace sampling defaults of the checkpoint.
 _VLLM_FIELDS = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0, "return_token_ids": True}
 
 
-class OpenAiSampler(StreamingSampler):
+class OpenAiSampler:
     """A sampler that sends its prompts to a server with the OpenAI API.
 
     Raises:
@@ -74,41 +68,19 @@ class OpenAiSampler(StreamingSampler):
         self._unknown_finish_reasons: Counter[str] = Counter()  # since the last warning
         event_loop.call(self._check_server)
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        """Yield ``spec.n`` completions of each prompt as they arrive.
-
-        Raises:
-            InputError: if the server rejects a request.
-            UnavailableError: if requests failed for ``idle_timeout`` seconds without any response.
-        """
-        for index, completions in self._stream(prompts, spec, yields_errors=False):
-            yield PromptResult(index, completions)
-
-    def stream_outcomes(
-        self, prompts: Sequence[str], spec: SamplingSpec
-    ) -> Iterator[PromptOutcome]:
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
         """Yield the completions of each prompt as they arrive, or the reason of a rejection.
 
         Raises:
             InputError: if the server rejects more than the prompt, such as the model.
             UnavailableError: if requests failed for ``idle_timeout`` seconds without any response.
         """
-        for index, value in self._stream(prompts, spec, yields_errors=True):
-            if isinstance(value, ItemError):
-                yield PromptFailure(index, value)
-            else:
-                yield PromptResult(index, value)
-
-    def _stream(
-        self, prompts: Sequence[str], spec: SamplingSpec, *, yields_errors: bool
-    ) -> Iterator[ServerResult]:
-        """Yield the completions of each prompt, or with ``yields_errors`` its rejection."""
 
         async def sample_prompt(client: httpx2.AsyncClient, index: int) -> list[Completion]:
             return await self._sample_prompt(client, prompts[index], spec)
 
         try:
-            yield from self._server.stream(sample_prompt, len(prompts), yields_errors=yields_errors)
+            yield from self._server.send_all(sample_prompt, len(prompts))
         finally:
             if unknown := describe_unknown_finish_reasons(self._unknown_finish_reasons):
                 log.warning(f"{self._server.url} states {unknown}")
@@ -131,7 +103,7 @@ class OpenAiSampler(StreamingSampler):
             self._extra_fields = _VLLM_FIELDS
 
     async def _sample_prompt(
-        self, client: httpx2.AsyncClient, prompt: str, spec: SamplingSpec
+        self, client: httpx2.AsyncClient, prompt: Prompt, spec: SamplingSpec
     ) -> list[Completion]:
         completions: list[Completion] = []
         while (missing := spec.n - len(completions)) > 0:
@@ -142,7 +114,7 @@ class OpenAiSampler(StreamingSampler):
         return completions[: spec.n]
 
     def _request_body(
-        self, prompt: str, spec: SamplingSpec, *, first_sample: int, sample_count: int
+        self, prompt: Prompt, spec: SamplingSpec, *, first_sample: int, sample_count: int
     ) -> dict[str, Any]:
         """Return the request for samples from ``first_sample`` on.
 
@@ -156,11 +128,14 @@ class OpenAiSampler(StreamingSampler):
             "max_tokens": spec.max_tokens,
         }
         if self._api == "chat":
-            body["messages"] = [*self._first_messages, {"role": "user", "content": prompt}]
+            body["messages"] = [
+                *self._first_messages,
+                {"role": "user", "content": prompt.full_text},
+            ]
             if self._template_args:
                 body["chat_template_kwargs"] = self._template_args
         else:
-            body["prompt"] = prompt
+            body["prompt"] = prompt.full_text
         if spec.temperature > 0:
             body["seed"] = spec.prompt_seed(prompt) + first_sample
         if spec.stop:

@@ -1,4 +1,4 @@
-"""Samplers that return recorded completions instead of running a model."""
+"""A sampler that returns recorded completions instead of running a model."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -13,9 +13,9 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import text_key
 from fsdpo_data.core.input_files import check_regular_file, parse_json
 from fsdpo_data.core.jsonl_log import LineSpan, read_spans
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
-from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
+from fsdpo_data.engines.samplers.base import SampleResult
 from fsdpo_data.models.resolve import ResolvedWeights
 
 #: Cost of a completion in a file of another tool, which may leave its fields out.
@@ -23,20 +23,7 @@ _UNKNOWN_COST = {"n_tokens": None, "seconds": 0.0}
 _MAX_QUOTED_CHARS = 80  #: Characters of a prompt in an error message.
 
 
-class BaseReplaySampler(StreamingSampler):
-    """Base class of samplers that look up the recorded completions of a prompt."""
-
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        """Yield the first ``spec.n`` recorded completions of each prompt."""
-        for index, prompt in enumerate(prompts):
-            yield PromptResult(index, self._replay(prompt, spec.n))
-
-    def _replay(self, prompt: str, n: int) -> list[Completion]:
-        """Return the first ``n`` recorded completions of a prompt."""
-        raise NotImplementedError
-
-
-class ReplaySampler(BaseReplaySampler):
+class ReplaySampler:
     """A sampler that replays the ``completions.jsonl`` of an earlier run.
 
     Each line of the file holds ``{"prompt": …, "completions": […]}``. Several lines with the same
@@ -53,7 +40,13 @@ class ReplaySampler(BaseReplaySampler):
         self._file = Path(options.replay)
         self._spans = _index_prompts(self._file)
 
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
+        """Yield the first ``spec.n`` recorded completions of each prompt."""
+        for index, prompt in enumerate(prompts):
+            yield index, self._replay(prompt.full_text, spec.n)
+
     def _replay(self, prompt: str, n: int) -> list[Completion]:
+        """Return the first ``n`` recorded completions of a prompt."""
         lines = read_spans(self._file, self._spans.get(text_key(prompt), ()))
         records = [record for line in lines for record in line["completions"]]
         quoted_prompt = repr(prompt[:_MAX_QUOTED_CHARS])

@@ -9,30 +9,25 @@ An engine that cannot continue a text, such as a chat server or a recording, sam
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 from fsdpo_data.answers.thinking import ThinkingSpan, find_thinking
-from fsdpo_data.core.sampling import Completion, SamplingSpec, add_tokens, continue_prompt
-from fsdpo_data.engines.samplers.base import (
-    PromptFailure,
-    PromptOutcome,
-    PromptResult,
-    Sampler,
-    StreamingSampler,
-    close_engine,
-    raise_failures,
-    stream,
-    stream_outcomes,
-)
+from fsdpo_data.core.errors import ItemError
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, add_tokens
+from fsdpo_data.engines.item_errors import process_by_bisection
+from fsdpo_data.engines.samplers.base import Sampler, SampleResult, close_engine
 
-#: Yields the outcomes of the prompts of one pass: ``stream`` or ``stream_outcomes``.
-EngineStream: TypeAlias = Callable[[Sampler, Sequence[str], SamplingSpec], Iterable[PromptOutcome]]
+#: Samples the prompts of one pass.
+PassSampler: TypeAlias = Callable[[Sequence[Prompt], SamplingSpec], Iterable[SampleResult]]
 
 
-class LoadedSampler(StreamingSampler):
-    """A sampler that applies stop strings after the thinking."""
+class LoadedSampler:
+    """A sampler that applies stop strings after the thinking.
+
+    If the engine raises an error for a prompt that it refuses, the other prompts are sampled again.
+    """
 
     def __init__(self, engine: Sampler, *, can_continue: bool = True) -> None:
         """Wrap the sampler of an engine.
@@ -45,136 +40,137 @@ class LoadedSampler(StreamingSampler):
         self._engine = engine
         self._can_continue = can_continue
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        """Yield ``spec.n`` completions of each prompt as the prompts finish."""
-        yield from raise_failures(self._sample(prompts, spec, stream))
-
-    def stream_outcomes(
-        self, prompts: Sequence[str], spec: SamplingSpec
-    ) -> Iterator[PromptOutcome]:
-        """Yield the completions of each prompt, or the reason why the engine refuses it."""
-        yield from self._sample(prompts, spec, stream_outcomes)
-
-    def _sample(
-        self, prompts: Sequence[str], spec: SamplingSpec, stream_engine: EngineStream
-    ) -> Iterator[PromptOutcome]:
-        """Yield the outcomes of the prompts; ``stream_engine`` calls the engine for one pass."""
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
+        """Yield the completions or the error of each prompt as the prompts finish."""
         if self._can_continue and spec.stop:
-            yield from _sample_in_passes(self._engine, prompts, spec, stream_engine)
-        else:
-            yield from stream_engine(self._engine, prompts, spec)
+            return _sample_in_passes(self._sample_pass, prompts, spec)
+        return self._sample_pass(prompts, spec)
+
+    def _sample_pass(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
+        """Sample in one pass, in which the stop strings also apply inside the thinking."""
+        return process_by_bisection(lambda batch: self._engine.sample(batch, spec), prompts)
 
     def close(self) -> None:
         """Free the memory of the engine."""
         close_engine(self._engine)
 
 
+_EMPTY = Completion("", "length", n_tokens=0)  #: A completion before its first pass.
+
+
 @dataclass(slots=True, eq=False)
-class _PartialCompletion:
-    """A completion that may need further passes."""
+class _Draft:
+    """A completion that is sampled pass by pass.
 
-    prompt: str  #: The prompt that the completion continues.
-    completion: Completion  #: The text and the tokens so far.
-    is_capped: bool = False  #: Whether the current pass may generate fewer tokens than are left.
+    Two ends of a pass need another pass:
 
-    def _find_thinking(self) -> ThinkingSpan:
-        return find_thinking(self.prompt, self.completion.text)
+    - A stop string inside the thinking, or the end marker of the thinking. The string is a part of
+      the text.
+    - The token limit of the pass, if more tokens are left.
+    """
 
-    def next_pass_spec(self, spec: SamplingSpec) -> SamplingSpec:
-        """Return how to sample the next pass of this completion."""
-        thinking = self._find_thinking()
-        is_thinking = thinking.closed is False
-        tokens_left = max(1, spec.max_tokens - (self.completion.n_tokens or 0))
-        pass_tokens = tokens_left
+    prompt: Prompt  #: The prompt that the completion continues.
+    completion: Completion = _EMPTY  #: The text and the tokens so far.
+    is_finished: bool = False  #: Whether the completion needs no further pass.
+
+    @property
+    def context(self) -> Prompt:
+        """The prompt and the text so far, which the next pass continues."""
+        return self.prompt.extend(self.completion.text, self.completion.token_ids)
+
+    def make_pass_spec(self, spec: SamplingSpec) -> SamplingSpec:
+        """Return how to sample the next pass."""
+        pass_tokens = self._count_tokens_left(spec)
         if self.completion.text:
-            # Powers of two, so that completions with different numbers of tokens left share a
-            # pass. A completion that does not finish gets another pass.
+            # Powers of two, so that completions with different numbers of tokens left share a pass.
             pass_tokens = 2 ** (pass_tokens.bit_length() - 1)
-        self.is_capped = pass_tokens < tokens_left
-        stop = (thinking.markers.end,) if is_thinking and thinking.markers else spec.stop
+        thinking = self._find_thinking()
+        stop = spec.stop
+        if thinking.closed is False and thinking.markers:
+            stop = (thinking.markers.end,)
         return spec.replace(n=1, stop=stop, max_tokens=pass_tokens)
 
-    def add(self, new: Completion, spec: SamplingSpec) -> bool:
-        """Append the result of a pass; return whether the completion is finished."""
-        old = self.completion
+    def add_pass(self, new: Completion, pass_spec: SamplingSpec, spec: SamplingSpec) -> None:
+        """Append the result of a pass.
+
+        Args:
+            new: The result.
+            pass_spec: How the pass was sampled.
+            spec: How to sample the completion.
+        """
         was_thinking = self._find_thinking().closed is False
-        n_tokens = add_tokens(old.n_tokens, new.n_tokens)
+        is_pass_shorter = pass_spec.max_tokens < self._count_tokens_left(spec)
+        n_tokens = add_tokens(self.completion.n_tokens, new.n_tokens)
         self.completion = replace(
             new,
-            text=old.text + new.text,
+            text=self.completion.text + new.text,
             n_tokens=n_tokens,
-            seconds=old.seconds + new.seconds,
+            seconds=self.completion.seconds + new.seconds,
         )
-        appended_text = self._text_before_next_pass(new, was_thinking=was_thinking)
-        if appended_text is None:
-            return True
+        is_thinking = self._find_thinking().closed is False
+        stopped_in_thinking = bool(new.stop_string) and (was_thinking or is_thinking)
+        # Without token counts, the number of tokens left is unknown.
+        stopped_at_limit = (
+            new.finish_reason == "length"
+            and is_pass_shorter
+            and bool(new.text)
+            and n_tokens is not None
+        )
+        if not stopped_in_thinking and not stopped_at_limit:
+            self.is_finished = True
+            return
         self.completion = replace(
             self.completion,
-            text=self.completion.text + appended_text,
+            text=self.completion.text + (new.stop_string or ""),
             finish_reason="length",
             stop_string=None,
         )
-        return (n_tokens or 0) >= spec.max_tokens
+        self.is_finished = (n_tokens or 0) >= spec.max_tokens
 
-    def _text_before_next_pass(self, new: Completion, *, was_thinking: bool) -> str | None:
-        """Return the text to append before the next pass; None if the completion is finished."""
-        is_thinking = self._find_thinking().closed is False
-        if new.stop_string and (was_thinking or is_thinking):
-            return new.stop_string
-        if new.finish_reason != "length" or not self.is_capped or not new.text:
-            return None
-        # Without token counts, the number of tokens left is unknown.
-        return None if self.completion.n_tokens is None else ""
+    def _find_thinking(self) -> ThinkingSpan:
+        return find_thinking(self.prompt.full_text, self.completion.text)
+
+    def _count_tokens_left(self, spec: SamplingSpec) -> int:
+        return max(1, spec.max_tokens - (self.completion.n_tokens or 0))
 
 
 class _PassItem(NamedTuple):
     """Completions of a prompt that share their text, and so one entry of a pass."""
 
     prompt_index: int  #: Index of the prompt.
-    drafts: list[_PartialCompletion]  #: The completions; the pass samples one result for each.
-
-    @property
-    def context(self) -> str:
-        """The prompt and the common text so far, which the pass continues."""
-        draft = self.drafts[0]
-        return continue_prompt(draft.prompt, draft.completion.text, draft.completion.token_ids)
+    drafts: list[_Draft]  #: The completions; the pass samples one result for each.
 
 
 def _sample_in_passes(
-    engine: Sampler, prompts: Sequence[str], spec: SamplingSpec, stream_engine: EngineStream
-) -> Iterator[PromptOutcome]:
+    sample_pass: PassSampler, prompts: Sequence[Prompt], spec: SamplingSpec
+) -> Iterator[SampleResult]:
     """Yield ``spec.n`` completions of each prompt when the last of them is finished.
 
     A prompt fails if one of its passes fails.
     """
-    empty = Completion("", "length", 0)
-    drafts_by_prompt = [
-        [_PartialCompletion(prompt, empty) for _ in range(spec.n)] for prompt in prompts
-    ]
-    pending = {index: list(drafts) for index, drafts in enumerate(drafts_by_prompt)}
-    while pending:
-        for pass_spec, items in _group_into_passes(pending, spec).items():
-            contexts = [item.context for item in items]
-            for outcome in stream_engine(engine, contexts, pass_spec):
-                prompt_index, drafts = items[outcome.prompt_index]
-                if prompt_index not in pending:  # another completion of the prompt has failed
+    drafts_by_prompt = {
+        index: [_Draft(prompt) for _ in range(spec.n)] for index, prompt in enumerate(prompts)
+    }
+    while drafts_by_prompt:
+        for pass_spec, items in _group_into_passes(drafts_by_prompt, spec).items():
+            contexts = [item.drafts[0].context for item in items]
+            for item_index, completions in sample_pass(contexts, pass_spec):
+                prompt_index, drafts = items[item_index]
+                if prompt_index not in drafts_by_prompt:  # another completion has failed
                     continue
-                if isinstance(outcome, PromptFailure):
-                    del pending[prompt_index]
-                    yield PromptFailure(prompt_index, outcome.error)
+                if isinstance(completions, ItemError):
+                    del drafts_by_prompt[prompt_index]
+                    yield prompt_index, completions
                     continue
-                completions = outcome.completions
                 for draft, completion in zip(drafts, completions, strict=True):
-                    if draft.add(completion, spec):
-                        pending[prompt_index].remove(draft)
-                if not pending[prompt_index]:
-                    finished = [draft.completion for draft in drafts_by_prompt[prompt_index]]
-                    yield PromptResult(prompt_index, finished)
-        pending = {index: drafts for index, drafts in pending.items() if drafts}
+                    draft.add_pass(completion, pass_spec, spec)
+                if all(draft.is_finished for draft in drafts_by_prompt[prompt_index]):
+                    finished = drafts_by_prompt.pop(prompt_index)
+                    yield prompt_index, [draft.completion for draft in finished]
 
 
 def _group_into_passes(
-    pending: dict[int, list[_PartialCompletion]], spec: SamplingSpec
+    drafts_by_prompt: Mapping[int, Sequence[_Draft]], spec: SamplingSpec
 ) -> dict[SamplingSpec, list[_PassItem]]:
     """Group unfinished completions by the spec of their next pass.
 
@@ -182,10 +178,11 @@ def _group_into_passes(
     would draw the same sample several times.
     """
     passes: defaultdict[SamplingSpec, list[_PassItem]] = defaultdict(list)
-    for prompt_index, drafts in pending.items():
-        by_text: defaultdict[tuple[str, SamplingSpec], list[_PartialCompletion]] = defaultdict(list)
+    for prompt_index, drafts in drafts_by_prompt.items():
+        by_text: defaultdict[tuple[str, SamplingSpec], list[_Draft]] = defaultdict(list)
         for draft in drafts:
-            by_text[draft.completion.text, draft.next_pass_spec(spec)].append(draft)
+            if not draft.is_finished:
+                by_text[draft.completion.text, draft.make_pass_spec(spec)].append(draft)
         for (_, pass_spec), same_text in by_text.items():
             item = _PassItem(prompt_index, same_text)
             passes[pass_spec.replace(n=len(same_text))].append(item)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -28,54 +29,52 @@ _PREFIX = "a"
 _USER_MESSAGE = "\ue000"  #: A message of the user, while the chat template is rendered.
 
 
-def encode_prompt(tokenizer: Any, prompt: str) -> list[int]:
-    """Return the token ids of a rendered prompt.
+def encode_prompt(tokenizer: Any, prompt: Prompt) -> list[int]:
+    """Return the token ids of the full text of a prompt.
 
     A chat template writes the beginning-of-sequence token itself, so the tokenizer must not add a
     second one. An end-of-sequence token that the tokenizer adds is removed, because the model
-    should continue the prompt. Special tokens in the question of a :class:`Prompt` are text, and so
-    are those in the question that a known template or the chat template of the tokenizer shows.
+    should continue the prompt. Special tokens in the question are text, also in a question that a
+    known template or the chat template of the tokenizer shows.
     """
-    has_bos = bool(tokenizer.bos_token) and prompt.startswith(tokenizer.bos_token)
+    has_bos = bool(tokenizer.bos_token) and prompt.full_text.startswith(tokenizer.bos_token)
     ids = _encode_with_literals(tokenizer, prompt, has_bos=has_bos)
     if ids is None:
-        text = replace_surrogates(prompt)
+        text = replace_surrogates(prompt.full_text)
         ids = tokenizer(text, add_special_tokens=not has_bos)["input_ids"]
     if ids and ids[-1] == tokenizer.eos_token_id:
         ids = ids[:-1]
     return ids
 
 
-def _encode_with_literals(tokenizer: Any, prompt: str, *, has_bos: bool) -> list[int] | None:
+def _encode_with_literals(tokenizer: Any, prompt: Prompt, *, has_bos: bool) -> list[int] | None:
     """Return the ids of a prompt whose question mentions special tokens; None for other prompts."""
     encoder = prompt_encoder(tokenizer)
-    if encoder is None or not encoder.has_special_tokens(prompt):
+    text = prompt.full_text
+    if encoder is None or not encoder.has_special_tokens(text):
         return None
     spans = _with_question(tokenizer, encoder, prompt).literal_spans
-    if not any(encoder.has_special_tokens(prompt[start:end]) for start, end in spans):
+    if not any(encoder.has_special_tokens(text[start:end]) for start, end in spans):
         return None
     template_has_bos = has_bos and all(start > 0 for start, _ in spans)
-    text = replace_surrogates(prompt)
+    text = replace_surrogates(text)
     return encoder.encode(text, spans, add_special_tokens=not template_has_bos)
 
 
-def _with_question(tokenizer: Any, encoder: PromptEncoder, prompt: str) -> Prompt:
+def _with_question(tokenizer: Any, encoder: PromptEncoder, prompt: Prompt) -> Prompt:
     """Return a prompt that knows its question, if a template shows it.
 
     Plain files have prompts without their questions, and an imported prompt of no known template is
     the question of its problem.
     """
-    if not isinstance(prompt, Prompt):
-        prompt = Prompt(prompt)
-    text = prompt.without_solution
-    if prompt.question is not None and prompt.question != text:
+    if prompt.question is not None and prompt.question != prompt.text:
         return prompt
-    question = _find_user_message(tokenizer, encoder, text)
+    question = _find_user_message(tokenizer, encoder, prompt.text)
     if question is None:
         templates = [item for item in TEMPLATES.loaded_entries() if not item.needs_chat]
-        questions = (template.find_question(text) for template in templates)
+        questions = (template.find_question(prompt.text) for template in templates)
         question = min(filter(None, questions), key=len, default=prompt.question)
-    return Prompt(text, question, prompt.solution_text)
+    return replace(prompt, question=question)
 
 
 def _find_user_message(tokenizer: Any, encoder: PromptEncoder, prompt: str) -> str | None:
@@ -143,21 +142,21 @@ class ContextTokens(NamedTuple):
     #: The text that the caller has of ``solution_ids``; the decoded ids may be longer.
     solution_text: str
 
-    def total_ids(self, new_ids: Sequence[int], prompt: str) -> tuple[int, ...] | None:
+    def total_ids(self, new_ids: Sequence[int], prompt: Prompt) -> tuple[int, ...] | None:
         """Return the ids of the solution with new ids; None if the caller does not need them."""
-        if not isinstance(prompt, Prompt) or prompt.token_ids is None:
+        if prompt.token_ids is None:
             return None
         if prompt.solution_text != self.solution_text:
             return None
         return (*self.solution_ids, *new_ids)
 
 
-def encode_context(tokenizer: Any, decoder: CompletionDecoder, prompt: str) -> ContextTokens:
+def encode_context(tokenizer: Any, decoder: CompletionDecoder, prompt: Prompt) -> ContextTokens:
     """Return the token ids of a prompt, with the ids that the model generated earlier."""
-    if isinstance(prompt, Prompt) and prompt.token_ids is not None:
+    if prompt.token_ids is not None:
         solution_ids = decoder.find_covering_ids(prompt.token_ids, prompt.solution_text)
         if solution_ids is not None:
-            prompt_ids = encode_prompt(tokenizer, Prompt(prompt.without_solution, prompt.question))
+            prompt_ids = encode_prompt(tokenizer, Prompt(prompt.text, prompt.question))
             return ContextTokens([*prompt_ids, *solution_ids], solution_ids, prompt.solution_text)
     return ContextTokens(encode_prompt(tokenizer, prompt), [], "")
 
@@ -203,17 +202,28 @@ class CompletionDecoder:
         """
         return [self._hidden_tokens[string] for string in stop if string in self._hidden_tokens]
 
-    def decode_new(
-        self, context: ContextTokens, ids: Sequence[int], *, skip_special: bool = False
+    def decode_continuation(
+        self, context: ContextTokens, new_ids: Sequence[int], *, skip_special: bool = False
     ) -> str:
-        """Return the text after ``context.solution_text`` that generated ``ids`` complete."""
+        r"""Return the text after ``context.solution_text``.
+
+        It starts with the part of the last earlier token that reaches beyond that text. If the
+        caller has the text ``x =`` of the tokens ``x`` and `` =\n``, the new token ``4`` gives
+        ``\n4``.
+
+        Args:
+            context: The earlier tokens, and the text that the caller has of them.
+            new_ids: Ids that the model generated after them.
+            skip_special: Whether to leave out special tokens, as the text of the caller does.
+        """
         if not context.solution_ids:
-            return self(ids, skip_special=skip_special)
+            return self(new_ids, skip_special=skip_special)
         known_chars = len(context.solution_text)
-        if not skip_special:  # the text of the solution has no special tokens
+        if not skip_special:
             visible_text = self(context.solution_ids, skip_special=True)
-            known_chars += len(self(context.solution_ids)) - len(visible_text)
-        return self([*context.solution_ids, *ids], skip_special=skip_special)[known_chars:]
+            special_chars = len(self(context.solution_ids)) - len(visible_text)
+            known_chars += special_chars
+        return self([*context.solution_ids, *new_ids], skip_special=skip_special)[known_chars:]
 
     def find_covering_ids(self, ids: Sequence[int], text: str) -> list[int] | None:
         """Return the first of ``ids`` whose text starts with ``text``; None if no ids do.
@@ -262,7 +272,7 @@ def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, str | None]:
 
 
 def stop_within_context(
-    decoder: CompletionDecoder, context: ContextTokens, prompt: str, stop: Sequence[str]
+    decoder: CompletionDecoder, context: ContextTokens, prompt: Prompt, stop: Sequence[str]
 ) -> Completion | None:
     """Return a completion without new tokens, if the earlier tokens contain a stop string.
 
@@ -270,7 +280,9 @@ def stop_within_context(
     """
     if not context.solution_ids or not stop:
         return None
-    text, stop_string = cut_at_stop(decoder.decode_new(context, [], skip_special=True), stop)
+    text, stop_string = cut_at_stop(
+        decoder.decode_continuation(context, [], skip_special=True), stop
+    )
     if stop_string is None:
         return None
     token_ids = context.total_ids([], prompt)

@@ -24,10 +24,10 @@ from transformers import (
 from transformers.cache_utils import DynamicLayer
 
 from fsdpo_data.core.finish_reasons import FinishReason
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
 from fsdpo_data.engines.logprobs import free_gpu_memory
 from fsdpo_data.engines.options import EngineOptions
-from fsdpo_data.engines.samplers.base import PromptResult, StreamingSampler
+from fsdpo_data.engines.samplers.base import SampleResult
 from fsdpo_data.engines.samplers.grouped_attention import use_grouped_attention
 from fsdpo_data.engines.samplers.tokenization import (
     CompletionDecoder,
@@ -77,7 +77,7 @@ class GeneratedSequence(NamedTuple):
     completion: Completion  #: The completion that the ids decode to.
 
 
-class TransformersSampler(StreamingSampler):
+class TransformersSampler:
     """A sampler on ``AutoModelForCausalLM``; ``batch_size`` defaults to the fastest one.
 
     Raises:
@@ -106,7 +106,7 @@ class TransformersSampler(StreamingSampler):
         pad_id = self._tokenizer.pad_token_id
         self._pad_id: int = self._eos_ids[0] if pad_id is None else pad_id
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
         """Yield ``spec.n`` completions of each prompt when the last one is finished.
 
         Long prompts come first.
@@ -116,12 +116,12 @@ class TransformersSampler(StreamingSampler):
             context = encode_context(self._tokenizer, self._decoder, prompt)
             stopped = stop_within_context(self._decoder, context, prompt, spec.stop)
             if stopped is not None:
-                yield PromptResult(prompt_index, [stopped] * spec.n)
+                yield prompt_index, [stopped] * spec.n
                 continue
             max_new_tokens = min(spec.max_tokens, self._context_length - len(context.ids))
             if max_new_tokens <= 0:
                 # The prompt fills the context: its completions are empty and truncated.
-                yield PromptResult(prompt_index, [Completion("", "length", 0)] * spec.n)
+                yield prompt_index, [Completion("", "length", 0)] * spec.n
                 continue
             first_seed = spec.prompt_seed(prompt)
             requests += [
@@ -141,7 +141,7 @@ class TransformersSampler(StreamingSampler):
                 )
                 finished[index].append(completion)
                 if len(finished[index]) == spec.n:
-                    yield PromptResult(index, finished.pop(index))
+                    yield index, finished.pop(index)
 
     def _choose_batch_size(self, requests: Sequence[GenerationRequest]) -> int:
         """Return the number of sequences to decode together, long prompts first.
@@ -254,7 +254,9 @@ class TransformersSampler(StreamingSampler):
         return self._has_stop(context, ids + new_ids, spec)
 
     def _has_stop(self, context: ContextTokens, ids: list[int], spec: SamplingSpec) -> bool:
-        return cut_at_stop(self._decoder.decode_new(context, ids), spec.stop)[1] is not None
+        return (
+            cut_at_stop(self._decoder.decode_continuation(context, ids), spec.stop)[1] is not None
+        )
 
     def _finish(
         self, context: ContextTokens, ids: list[int], spec: SamplingSpec, seconds: float
@@ -265,7 +267,7 @@ class TransformersSampler(StreamingSampler):
         finish_reason: FinishReason = "stop" if eos_positions else "length"
         if eos_positions:
             ids = ids[: eos_positions[0] + 1]
-        new_text = self._decoder.decode_new(context, ids, skip_special=True)
+        new_text = self._decoder.decode_continuation(context, ids, skip_special=True)
         text, stop_string = cut_at_stop(new_text, spec.stop)
         if stop_string is not None:
             # Padding follows a stop string, and the padding token may also be an EOS token.

@@ -13,17 +13,11 @@ from typing import Any
 
 from fsdpo_data.core.errors import ItemError, install_command
 from fsdpo_data.core.finish_reasons import FinishReason, read_finish_reason
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
 from fsdpo_data.engines.item_errors import as_item_error
 from fsdpo_data.engines.options import EngineOptions
 from fsdpo_data.engines.registry import engine_error
-from fsdpo_data.engines.samplers.base import (
-    PromptFailure,
-    PromptOutcome,
-    PromptResult,
-    StreamingSampler,
-    raise_failures,
-)
+from fsdpo_data.engines.samplers.base import SampleResult
 from fsdpo_data.engines.samplers.tokenization import (
     CompletionDecoder,
     ContextTokens,
@@ -40,7 +34,7 @@ from fsdpo_data.models.untrusted import describe_load_error
 SHUTDOWN_TIMEOUT_SECONDS = 60
 
 
-class VllmSampler(StreamingSampler):
+class VllmSampler:
     """A sampler on ``vllm.LLM`` with prefix caching; all prompts of a call form one batch.
 
     Raises:
@@ -56,19 +50,8 @@ class VllmSampler(StreamingSampler):
         self._decoder = CompletionDecoder(self._tokenizer)
         self._context_length: int = self._llm.model_config.max_model_len
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        """Sample all prompts in one batch, and yield ``spec.n`` completions of each prompt.
-
-        Raises:
-            ItemError: if the engine refuses a prompt.
-            UnavailableError: if the engine dies.
-        """
-        yield from raise_failures(self.stream_outcomes(prompts, spec))
-
-    def stream_outcomes(
-        self, prompts: Sequence[str], spec: SamplingSpec
-    ) -> Iterator[PromptOutcome]:
-        """Yield the completions of each prompt of a batch, or the reason of a refused prompt.
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
+        """Sample all prompts in one batch; yield the completions or the error of each prompt.
 
         Raises:
             UnavailableError: if the engine dies.
@@ -79,14 +62,14 @@ class VllmSampler(StreamingSampler):
         for index, (prompt, context) in enumerate(zip(prompts, contexts, strict=True)):
             stopped = stop_within_context(self._decoder, context, prompt, spec.stop)
             if stopped is not None:
-                yield PromptResult(index, [stopped] * spec.n)
+                yield index, [stopped] * spec.n
             elif len(context.ids) < self._context_length:
                 params = self._sampling_params(prompt, spec)
                 error = self._add_request(index, context.ids, params)
                 if error is not None:
-                    yield PromptFailure(index, error)
+                    yield index, error
             else:  # a prompt that fills the context gets empty, truncated completions
-                yield PromptResult(index, [Completion("", "length", 0)] * spec.n)
+                yield index, [Completion("", "length", 0)] * spec.n
         while engine.has_unfinished_requests():
             with vllm_errors("sampling"):
                 outputs = [output for output in engine.step() if output.finished]
@@ -110,9 +93,9 @@ class VllmSampler(StreamingSampler):
                         for sample in output.outputs
                     ]
                 except ItemError as error:
-                    yield PromptFailure(index, error)
+                    yield index, error
                 else:
-                    yield PromptResult(index, completions)
+                    yield index, completions
 
     def close(self) -> None:
         """Shut down the processes of the engine."""
@@ -129,7 +112,7 @@ class VllmSampler(StreamingSampler):
                 return as_item_error(error)
         return None
 
-    def _sampling_params(self, prompt: str, spec: SamplingSpec) -> Any:
+    def _sampling_params(self, prompt: Prompt, spec: SamplingSpec) -> Any:
         # vLLM gives sample i the seed `seed + i`, as SamplingSpec demands.
         return self._params_class(
             n=spec.n,
@@ -163,7 +146,7 @@ class VllmSampler(StreamingSampler):
         self,
         completion: Completion,
         *,
-        prompt: str,
+        prompt: Prompt,
         context: ContextTokens,
         new_ids: Sequence[int],
         stop: Sequence[str],
@@ -175,7 +158,7 @@ class VllmSampler(StreamingSampler):
         token_ids = context.total_ids(new_ids, prompt)
         if token_ids is None:
             return completion
-        new_text = self._decoder.decode_new(context, new_ids, skip_special=True)
+        new_text = self._decoder.decode_continuation(context, new_ids, skip_special=True)
         text, stop_string = cut_at_stop(new_text, stop)
         finish_reason: FinishReason = "stop" if stop_string else completion.finish_reason
         return replace(

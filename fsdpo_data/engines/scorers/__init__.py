@@ -1,18 +1,16 @@
-"""The scorer interface: solutions in, one reward per step out.
+"""The scorer interface: solutions in, one reward per step out."""
 
-Scoring is synchronous and batched, and keeps the order of the solutions.
-"""
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from fsdpo_data.core.errors import ItemError
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.engines.item_errors import process_by_bisection
+from fsdpo_data.engines.item_errors import ItemResult, process_by_bisection
+from fsdpo_data.engines.samplers.base import close_engine
 
-#: The step rewards of an item, None for an item without rewards, or the error of a failed item.
-ScoreOutcome: TypeAlias = list[float] | ItemError | None
+#: The index of an item in its batch, with one reward per step, None for an item without rewards, or
+#: the error with which the item fails.
+ScoreResult: TypeAlias = ItemResult[list[float] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,36 +25,40 @@ class ScorerInput:
 
 
 class Scorer(Protocol):
-    """A component that computes step rewards, for pairs, best-of-N and beam search."""
+    """A component that computes step rewards, for pairs, best-of-N and beam search.
+
+    A scorer that was loaded is a :class:`LoadedScorer`.
+    """
 
     model: ModelRef  #: The reward model.
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        """Return one reward per step for each item, in the order of the items.
+    def score(self, items: Sequence[ScorerInput]) -> Iterable[ScoreResult]:
+        """Yield one result per item, in the order in which the items finish.
+
+        A result is the index of the item with one reward per step, or with the reason why the
+        engine refuses the item. The rewards are None for a solution without rewards: it exceeds the
+        context of the model, or no critique of a judge is readable. An engine that cannot tell
+        which item it refuses raises an error, and :class:`LoadedScorer` finds the item.
 
         Rewards are in [0, 1], except for some published models; see ``PrmFormat.is_probability``.
-        The result is None for a solution without rewards. Either the solution exceeds the context
-        of the model, or no critique of a judge is readable.
+
+        Raises:
+            FsdpoError: if the engine fails, and not only an item.
         """
         ...
 
 
-def score_outcomes(scorer: Scorer, items: Sequence[ScorerInput]) -> list[ScoreOutcome]:
-    """Return the rewards of each item, or the error with which the item fails.
+class LoadedScorer:
+    """A scorer whose failed items do not stop the others, with any engine."""
 
-    A failed item does not stop the others. A scorer without a method ``score_outcomes`` that raises
-    an error gets the items again in halves, until a failed item is alone.
+    def __init__(self, engine: Scorer) -> None:
+        self.model = engine.model
+        self._engine = engine
 
-    Raises:
-        FsdpoError: if the engine fails, and not only an item.
-    """
-    own_method = getattr(scorer, "score_outcomes", None)
-    if own_method is not None:
-        outcomes: list[ScoreOutcome] = own_method(items)
-        return outcomes
+    def score(self, items: Sequence[ScorerInput]) -> Iterator[ScoreResult]:
+        """Yield the rewards or the error of each item as the items finish."""
+        return process_by_bisection(self._engine.score, items)
 
-    def process(batch: Sequence[ScorerInput]) -> Iterator[tuple[int, list[float] | None]]:
-        yield from enumerate(scorer.score(batch))
-
-    by_index = dict(process_by_bisection(process, items))
-    return [by_index[index] for index in range(len(items))]
+    def close(self) -> None:
+        """Free the memory of the engine."""
+        close_engine(self._engine)

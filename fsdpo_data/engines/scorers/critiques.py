@@ -8,21 +8,20 @@ steps. The code that a critique contains is never run.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.answers.thinking import find_thinking
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, ItemError
 from fsdpo_data.core.placeholders import fill_text
-from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.samplers import PromptFailure, Sampler, close_engine, stream_outcomes
-from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
+from fsdpo_data.engines.samplers import Sampler, close_engine
+from fsdpo_data.engines.scorers import ScoreResult, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import (
     PRM_FORMATS,
     PrmFormat,
     PublishedPrm,
-    get_prm_format,
 )
 from fsdpo_data.models.prompts import Template, get_template
 from fsdpo_data.steps.first_error import NO_ERROR, find_first_wrong
@@ -42,7 +41,7 @@ def get_judge_format(name: str) -> PrmFormat:
     if name not in PRM_FORMATS and Path(name).suffix != ".toml":
         raise InputError(f"there is no such format. {expected}", field="judge_format", value=name)
     try:
-        prm_format = get_prm_format(name)
+        prm_format = PRM_FORMATS.find(name)
     except InputError as error:
         raise error.for_field("judge_format") from None
     if prm_format.unsupported_reason:
@@ -168,43 +167,25 @@ class CritiqueScorer:
         self._template = get_template(prm_format.template, weights.path, revision=weights.commit)
         self._sampling = critique_sampling(prm_format, self._template, prm_format.votes)
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        """Return one reward per step; None for a solution without a readable critique.
+    def score(self, items: Sequence[ScorerInput]) -> Iterator[ScoreResult]:
+        """Yield one reward per step of each item; None for an item without a readable critique.
 
         Raises:
             InputError: if the format needs the question and an item has none.
         """
-        prompts = self._prompts(items)
-        critiques_by_item = self._sampler.sample(prompts, self._sampling)
-        return [
-            self._approval_fractions(item, prompt, critiques)
-            for item, prompt, critiques in zip(items, prompts, critiques_by_item, strict=True)
+        prompts = [
+            Prompt(critique_prompt(self._prm_format, self._template, item)) for item in items
         ]
-
-    def score_outcomes(self, items: Sequence[ScorerInput]) -> list[ScoreOutcome]:
-        """Return one reward per step, or the reason why the engine refuses the prompt of an item.
-
-        Raises:
-            InputError: if the format needs the question and an item has none.
-        """
-        results: list[ScoreOutcome] = [None] * len(items)
-        prompts = self._prompts(items)
-        for outcome in stream_outcomes(self._sampler, prompts, self._sampling):
-            index = outcome.prompt_index
-            if isinstance(outcome, PromptFailure):
-                results[index] = outcome.error
+        for index, critiques in self._sampler.sample(prompts, self._sampling):
+            if isinstance(critiques, ItemError):
+                yield index, critiques
             else:
-                results[index] = self._approval_fractions(
-                    items[index], prompts[index], outcome.completions
-                )
-        return results
+                prompt = prompts[index].full_text
+                yield index, self._approval_fractions(items[index], prompt, critiques)
 
     def close(self) -> None:
         """Free the memory of the judge."""
         close_engine(self._sampler)
-
-    def _prompts(self, items: Sequence[ScorerInput]) -> list[str]:
-        return [critique_prompt(self._prm_format, self._template, item) for item in items]
 
     def _approval_fractions(
         self, item: ScorerInput, prompt: str, critiques: Sequence[Completion]

@@ -10,10 +10,11 @@ from itertools import accumulate, pairwise
 from torch import Tensor
 
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.engines.item_errors import collect_results
 from fsdpo_data.engines.logprobs import check_plain_head, token_logprobs
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.tokenization import pad_sequences
-from fsdpo_data.engines.scorers import ScorerInput
+from fsdpo_data.engines.scorers import ScoreResult, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.scorers.token_scorer import TransformersScorer, length_batches
 from fsdpo_data.engines.step_tokens import EncodedSolution
@@ -38,9 +39,7 @@ class LikelihoodScorer(TransformersScorer):
         super().__init__(weights, options)
         check_plain_head(self._net)
 
-    def _score_encoded(
-        self, encoded: dict[int, EncodedSolution]
-    ) -> Iterator[tuple[int, list[float]]]:
+    def _score_encoded(self, encoded: dict[int, EncodedSolution]) -> Iterator[ScoreResult]:
         for index, step_logprobs in self.step_logprobs(encoded):
             yield index, [math.exp(logprob) for logprob in step_logprobs]
 
@@ -55,11 +54,8 @@ class LikelihoodScorer(TransformersScorer):
         Raises:
             UnavailableError: if the model returns NaN or infinite log-probabilities.
         """
-        outcomes = self._score_unique(items, self.step_logprobs)
-        return [
-            math.fsum(outcome) if isinstance(outcome, list) and outcome else None
-            for outcome in outcomes
-        ]
+        logprobs_by_item = collect_results(self._score_unique(items, self.step_logprobs))
+        return [math.fsum(logprobs) if logprobs else None for logprobs in logprobs_by_item]
 
     def step_logprobs(
         self, encoded: dict[int, EncodedSolution]
@@ -121,9 +117,7 @@ class ImplicitScorer(LikelihoodScorer):
             )
         self._context = min(self._context, self._reference._context)
 
-    def _score_encoded(
-        self, encoded: dict[int, EncodedSolution]
-    ) -> Iterator[tuple[int, list[float]]]:
+    def _score_encoded(self, encoded: dict[int, EncodedSolution]) -> Iterator[ScoreResult]:
         is_cumulative = self._prm_format.activation == "log-ratio-so-far"
         reference_logprobs = dict(self._reference.step_logprobs(encoded))
         for index, policy_logprobs in self.step_logprobs(encoded):

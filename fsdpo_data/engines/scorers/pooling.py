@@ -7,7 +7,6 @@ as for a model in this process.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 import httpx2
@@ -17,8 +16,9 @@ from fsdpo_data.core.errors import FsdpoError, InputError, ItemError
 from fsdpo_data.core.input_files import parse_json
 from fsdpo_data.core.lazy import torch
 from fsdpo_data.core.row_files import summarize_list
+from fsdpo_data.engines.item_errors import ItemResult, collect_results
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput
+from fsdpo_data.engines.scorers import ScoreResult, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.scorers.published_prm import activate_logits
 from fsdpo_data.engines.scorers.token_scorer import TokenScorer
@@ -78,7 +78,9 @@ class PoolingScorer(TokenScorer):
         """Check that the server classifies tokens, and that it returns logits on request."""
         solution = self._encode(_PROBE)
         try:
-            logits, values = self._classify([solution, solution], use_activation=[False, True])
+            logits, values = collect_results(
+                self._classify([solution, solution], use_activation=[False, True])
+            )
         except RejectedError as error:
             raise self._old_server_error(f"it rejects the task token_classify: {error}") from None
         if logits == values:
@@ -92,34 +94,15 @@ class PoolingScorer(TokenScorer):
             value=self._server.url,
         )
 
-    def score_outcomes(self, items: Sequence[ScorerInput]) -> list[ScoreOutcome]:
-        """Return the step rewards of each item, or the reason of a rejection.
-
-        Raises:
-            InputError: if the server rejects more than an item.
-        """
-        return self._score_unique(items, partial(self._outcomes, yields_errors=True))
-
-    def _score_encoded(
-        self, encoded: dict[int, EncodedSolution]
-    ) -> Iterator[tuple[int, list[float]]]:
-        for index, outcome in self._outcomes(encoded, yields_errors=False):
-            assert not isinstance(outcome, ItemError)
-            yield index, outcome
-
-    def _outcomes(
-        self, encoded: dict[int, EncodedSolution], *, yields_errors: bool
-    ) -> Iterator[tuple[int, list[float] | ItemError]]:
-        """Yield the rewards of each solution, or with ``yields_errors`` its rejection."""
+    def _score_encoded(self, encoded: dict[int, EncodedSolution]) -> Iterator[ScoreResult]:
+        indices = list(encoded)
         solutions = list(encoded.values())
-        outcomes = self._classify(
-            solutions, use_activation=[False] * len(solutions), yields_errors=yields_errors
-        )
-        for index, outcome in zip(encoded, outcomes, strict=True):
-            if isinstance(outcome, ItemError):
-                yield index, outcome
+        results = self._classify(solutions, use_activation=[False] * len(solutions))
+        for position, step_logits in results:
+            if isinstance(step_logits, ItemError):
+                yield indices[position], step_logits
             else:
-                yield index, self._activate(outcome)
+                yield indices[position], self._activate(step_logits)
 
     def _activate(self, step_logits: list[list[float]]) -> list[float]:
         """Return the rewards of the logits of the steps, [K, C]."""
@@ -142,20 +125,15 @@ class PoolingScorer(TokenScorer):
         }
 
     def _classify(
-        self,
-        solutions: Sequence[EncodedSolution],
-        *,
-        use_activation: Sequence[bool],
-        yields_errors: bool = False,
-    ) -> list[list[list[float]] | ItemError]:
-        """Return the classes at the score positions, [K, C], of each solution.
+        self, solutions: Sequence[EncodedSolution], *, use_activation: Sequence[bool]
+    ) -> Iterator[ItemResult[list[list[float]]]]:
+        """Yield the index of each solution, and the classes at its score positions, [K, C].
 
-        With ``yields_errors``, a solution that the server rejects, or for which alone it has no
-        result, has its error in place of the classes.
+        A solution that the server rejects, or for which alone it has no result, has its error in
+        place of the classes.
 
         Raises:
             InputError: if the server does not classify every token.
-            RejectedError: if the server rejects a request.
         """
         test_body = self._request_body(self._encode(_PROBE), use_activation=False)
 
@@ -171,12 +149,9 @@ class PoolingScorer(TokenScorer):
                 test_body=test_body,
             )
 
-        results: list[list[list[float]] | ItemError] = [[] for _ in solutions]
-        stream = self._server.stream(classify, len(solutions), yields_errors=yields_errors)
-        for index, data in stream:
+        for index, data in self._server.send_all(classify, len(solutions)):
             is_error = isinstance(data, ItemError)
-            results[index] = data if is_error else self._read_steps(solutions[index], data)
-        return results
+            yield index, data if is_error else self._read_steps(solutions[index], data)
 
     def _read_steps(self, solution: EncodedSolution, data: Any) -> list[list[float]]:
         """Return the classes at the score positions, [K, C], from the classes of the tokens.

@@ -20,6 +20,7 @@ from fsdpo_data.engines.prefix_sharing.probe import (
     PROBE_SOLUTION_TOKENS,
 )
 from fsdpo_data.engines.samplers.tokenization import pad_sequences
+from fsdpo_data.engines.scorers import ScoreResult
 from fsdpo_data.engines.scorers.token_scorer import TransformersScorer, length_batches
 from fsdpo_data.engines.step_tokens import EncodedSolution
 
@@ -32,9 +33,7 @@ class PrmScorer(TransformersScorer):
     auto_class = "AutoModelForTokenClassification"
     expected = "a directory that `fsdpo-train prm` wrote"
 
-    def _score_encoded(
-        self, encoded: dict[int, EncodedSolution]
-    ) -> Iterator[tuple[int, list[float]]]:
+    def _score_encoded(self, encoded: dict[int, EncodedSolution]) -> Iterator[ScoreResult]:
         for batch, logits in self._compute_batches(encoded):
             for index, rewards in zip(batch, self._activate(logits).tolist(), strict=True):
                 yield index, rewards[: len(encoded[index].score_positions)]

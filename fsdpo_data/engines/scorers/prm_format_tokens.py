@@ -15,6 +15,7 @@ import numpy as np
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.placeholders import fill_text
+from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.engines.samplers.text_encoders import text_encoder
 from fsdpo_data.engines.samplers.tokenization import encode_prompt
 from fsdpo_data.engines.scorers import ScorerInput
@@ -58,7 +59,7 @@ class PrmFormatTokenizer:
         self._tokenizer = tokenizer
         self._text_encoder = text_encoder(tokenizer)
         bos_id = tokenizer.bos_token_id
-        adds_bos = bos_id is not None and encode_prompt(tokenizer, "a")[:1] == [bos_id]
+        adds_bos = bos_id is not None and encode_prompt(tokenizer, Prompt("a"))[:1] == [bos_id]
         self._bos_ids = [bos_id] if adds_bos else []
         self._get_turn_texts = lru_cache(maxsize=256)(self._render_turn_texts)
         step_token = prm_format.step_token.strip()

@@ -6,9 +6,9 @@ name and the digest of the format.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -48,8 +48,6 @@ _DETECTION_FIELDS = (
     "token_labels",
     "is_for_policies",
 )
-#: The fields without an effect on rewards, which the digest does not cover.
-_FIELDS_WITHOUT_EFFECT = (*_DETECTION_FIELDS, "aggregate")
 
 
 class PrmFormatRef(FileModel):
@@ -174,6 +172,8 @@ class PrmFormat(ModelFormat):
     """Whether models with a reference model have this format, unless their name is in another one.
     """
 
+    fields_without_effect: ClassVar[Collection[str]] = (*_DETECTION_FIELDS, "aggregate")
+
     @property
     def meaning(self) -> str:
         """The meaning of the rewards."""
@@ -232,17 +232,8 @@ class PrmFormat(ModelFormat):
 
     @property
     def ref(self) -> PrmFormatRef:
-        """The name, the digest and the meaning of the rewards, as files name the format.
-
-        The digest covers the fields that differ from their defaults, without the fields that do
-        not change rewards.
-        """
-        changed_fields = {}
-        for name, value in self:
-            default = type(self).model_fields[name].default
-            if name not in _FIELDS_WITHOUT_EFFECT and value != default:
-                changed_fields[name] = value
-        return PrmFormatRef(name=self.name, digest=digest(changed_fields), meaning=self.meaning)
+        """The name, the digest and the meaning of the rewards, as files name the format."""
+        return PrmFormatRef(name=self.name, digest=self.digest, meaning=self.meaning)
 
 
 #: All formats by name.
@@ -264,15 +255,6 @@ class PublishedPrm(ResolvedWeights):
     format_evidence: str = ""
     #: The reference model of implicit rewards; None for other models.
     reference: ResolvedWeights | None = None
-
-
-def get_prm_format(name: str) -> PrmFormat:
-    """Return a PRM format by its name, or from a TOML file.
-
-    Raises:
-        InputError: if the format does not exist, or the file is invalid.
-    """
-    return PRM_FORMATS.get_row_or_file(name)
 
 
 def model_aggregate(weights: ResolvedWeights) -> str:

@@ -2,13 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from typing import Any
 
-from fsdpo_data.core.errors import ItemError, UnavailableError
+from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.engines.options import ScorerOptions
-from fsdpo_data.engines.scorers import ScoreOutcome, ScorerInput
+from fsdpo_data.engines.scorers import ScoreResult, ScorerInput
 from fsdpo_data.engines.scorers.prm_format_tokens import PrmFormatTokenizer
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.step_tokens import EncodedSolution, StepTokenizer
@@ -37,48 +36,46 @@ class TokenScorer:
             self._encoder = StepTokenizer(tokenizer)
         self._context = context
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        """Return the step rewards of each item; see :class:`fsdpo_data.engines.scorers.Scorer`.
+    def score(self, items: Sequence[ScorerInput]) -> Iterator[ScoreResult]:
+        """Yield the step rewards of each item; see :class:`fsdpo_data.engines.scorers.Scorer`.
 
         Raises:
             UnavailableError: if the model returns NaN or infinite rewards.
         """
-        outcomes = self._score_unique(items, self._score_encoded)
-        return [None if isinstance(outcome, ItemError) else outcome for outcome in outcomes]
+        return self._score_unique(items, self._score_encoded)
 
     def _score_unique(
         self,
         items: Sequence[ScorerInput],
-        score_encoded: Callable[
-            [dict[int, EncodedSolution]], Iterator[tuple[int, list[float] | ItemError]]
-        ],
-    ) -> list[ScoreOutcome]:
-        """Return the outcome of each item, from a function that scores encoded solutions."""
-        results: list[ScoreOutcome] = [[] if not item.steps else None for item in items]
+        score_encoded: Callable[[dict[int, EncodedSolution]], Iterator[ScoreResult]],
+    ) -> Iterator[ScoreResult]:
+        """Yield the result of each item, from a function that scores encoded solutions."""
         # Samples often repeat each other. Equal texts are scored once, and get equal rewards.
         duplicates: dict[tuple[str | None, ...], list[int]] = {}
         for index, item in enumerate(items):
             if item.steps:
                 key = (item.question, item.prompt, *item.steps)
                 duplicates.setdefault(key, []).append(index)
+            else:
+                yield index, []
         encoded = {}
-        for indices in duplicates.values():
-            solution = self._encode(items[indices[0]])
-            if not solution.truncated_steps:
-                encoded[indices[0]] = solution
-        for index, rewards in score_encoded(encoded):
-            if not isinstance(rewards, ItemError) and not all(map(math.isfinite, rewards)):
+        indices_by_first = {indices[0]: indices for indices in duplicates.values()}
+        for first_index, indices in indices_by_first.items():
+            solution = self._encode(items[first_index])
+            if solution.truncated_steps:
+                yield from ((index, None) for index in indices)
+            else:
+                encoded[first_index] = solution
+        for first_index, rewards in score_encoded(encoded):
+            if isinstance(rewards, list) and not all(map(math.isfinite, rewards)):
                 raise UnavailableError(
                     "the reward model returned NaN or infinite step rewards, so its weights are "
                     "damaged or overflow. Try `dtype=float32`.",
                     field=self.field,
                     value=self.model.name,
                 )
-            results[index] = rewards
-        for indices in duplicates.values():
-            for index in indices[1:]:
-                results[index] = copy(results[indices[0]])
-        return results
+            for index in indices_by_first[first_index]:
+                yield index, [*rewards] if isinstance(rewards, list) else rewards
 
     def _encode(self, item: ScorerInput) -> EncodedSolution:
         """Return the token ids of an item; steps that exceed the context are truncated."""
@@ -87,9 +84,7 @@ class TokenScorer:
         prompt = Prompt(item.prompt, item.question)
         return self._encoder.encode(prompt, item.steps, add_eos=False, max_length=self._context)
 
-    def _score_encoded(
-        self, encoded: dict[int, EncodedSolution]
-    ) -> Iterator[tuple[int, list[float]]]:
+    def _score_encoded(self, encoded: dict[int, EncodedSolution]) -> Iterator[ScoreResult]:
         """Yield the index and the step rewards of each solution, in any order."""
         raise NotImplementedError
 

@@ -7,6 +7,7 @@ from typing import Any
 from fsdpo_data.core.lazy import torch, transformers
 from fsdpo_data.engines.options import ScorerOptions
 from fsdpo_data.engines.samplers.vllm import start_engine, stop_engine, vllm_errors
+from fsdpo_data.engines.scorers import ScoreResult
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.scorers.published_prm import PrmHead
 from fsdpo_data.engines.scorers.token_scorer import TokenScorer, length_batches
@@ -38,9 +39,7 @@ class VllmPrmScorer(TokenScorer):
         """Shut down the processes of the engine."""
         stop_engine(self._llm)
 
-    def _score_encoded(
-        self, encoded: dict[int, EncodedSolution]
-    ) -> Iterator[tuple[int, list[float]]]:
+    def _score_encoded(self, encoded: dict[int, EncodedSolution]) -> Iterator[ScoreResult]:
         for index, token_rewards in self._run_engine(encoded, "token_classify"):
             yield index, token_rewards[encoded[index].score_positions].flatten().tolist()
 
@@ -82,9 +81,7 @@ class VllmPublishedScorer(VllmPrmScorer):
         self._head = PrmHead(weights, self._llm.get_tokenizer(), dtype=torch.float32)
         self._batch_tokens = options.batch_tokens
 
-    def _score_encoded(
-        self, encoded: dict[int, EncodedSolution]
-    ) -> Iterator[tuple[int, list[float]]]:
+    def _score_encoded(self, encoded: dict[int, EncodedSolution]) -> Iterator[ScoreResult]:
         # A hidden state has thousands of numbers, so only one batch of them is in memory.
         lengths = {index: len(solution.input_ids) for index, solution in encoded.items()}
         for batch in length_batches(lengths, self._batch_tokens):

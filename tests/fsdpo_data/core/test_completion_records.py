@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from command_line import run
+from fakes import sample_all
 from helpers import problem_set, small_build
 
 from fsdpo_data.core.completion_records import (
@@ -72,7 +73,7 @@ def test_a_replay_may_leave_the_cost_out(tmp_path: Path) -> None:
     file.write_text(json.dumps(record) + "\n")
     options = SamplerOptions(engine="replay", replay=str(file))
     sampler = ReplaySampler(served_weights("tiny"), options)
-    [[first, second]] = sampler.sample(["20 + 22?"], SamplingSpec(n=2))
+    [[first, second]] = sample_all(sampler, ["20 + 22?"], SamplingSpec(n=2))
     assert (first.n_tokens, first.seconds) == (None, 0.0)
     assert (second.n_tokens, second.seconds) == (None, 0.1)
 

@@ -22,7 +22,7 @@ def test_no_request_runs_in_the_main_thread() -> None:
         return index
 
     server = connect_scorer(ConnectionOptions(base_url="http://127.0.0.1:9/v1"))
-    results = dict(server.stream(send, 20))
+    results = dict(server.send_all(send, 20))
     assert sorted(results) == list(range(20))
     assert len(threads) == 1 and threading.main_thread() not in threads
 

@@ -31,7 +31,7 @@ from fsdpo_data.core.parquet_files import collect_rows, read_parquet_rows, scan_
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
-from fsdpo_data.engines.scorers.prm_formats import get_prm_format
+from fsdpo_data.engines.scorers.prm_formats import PRM_FORMATS
 from fsdpo_data.models.trained_template import TEMPLATE_FILE, read_trained_template
 
 DEEP = 200_000  #: Nesting that exceeds the recursion limit of every parser.
@@ -80,7 +80,7 @@ TOML_READERS: dict[str, Callable[[Path], Any]] = {
     "any": read_toml_file,
     "benchmark": read_task,
     "recipe": read_recipes,
-    "PRM format": lambda file: get_prm_format(str(file)),
+    "PRM format": lambda file: PRM_FORMATS.find(str(file)),
 }
 
 
@@ -100,7 +100,7 @@ FILE_READERS: dict[str, Callable[[Path], Any]] = {
     "digest": file_sha256,
     "log": lambda file: list(scan_lines(file, lambda record: "a")),
     "manifest": lambda file: read_manifest(file.parent),
-    "PRM format": lambda file: get_prm_format(str(file)),
+    "PRM format": lambda file: PRM_FORMATS.find(str(file)),
 }
 
 

@@ -11,14 +11,23 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from fakes import ANSWER, THOUGHT, Judge, ThinkingSampler, Writer
+from fakes import (
+    ANSWER,
+    THOUGHT,
+    BatchScorer,
+    Judge,
+    TextSampler,
+    ThinkingSampler,
+    Writer,
+    sample_all,
+)
 
 from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.errors import InputError, ItemError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, SearchCost
 from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
-from fsdpo_data.engines.samplers import LoadedSampler, PromptFailure, PromptResult
+from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.tokenization import cut_at_stop
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.steps.rewards import AGGREGATES
@@ -43,7 +52,7 @@ def test_beam_search_keeps_the_stop_strings_of_steps_out_of_the_thinking(
     sampling = SamplingSpec(n=1, max_tokens=400)
     prompt = "2+2?<think>\n"
     searcher = BeamSampler(sampler, Judge(0), segmenter, spec)
-    [[solution]] = searcher.sample([prompt], sampling)
+    [[solution]] = sample_all(searcher, [prompt], sampling)
     thinking = find_thinking(prompt, solution.text)
     assert thinking.closed and solution.finish_reason == "stop"
     assert solution.text[: thinking.end] == f"{THOUGHT}</think>\n\n"
@@ -117,7 +126,7 @@ def test_beam_search_equals_the_reference_on_hundreds_of_random_cases() -> None:
         prompts = [f"p{i}\n" for i in range(draw.randint(1, 3))]
         sampling = SamplingSpec(n=1, temperature=0.8)
         sampling = sampling.replace(n=draw.randint(1, min(spec.b1, spec.b2)))
-        results = BeamSampler(writer, judge, "newline@1", spec).sample(prompts, sampling)
+        results = sample_all(BeamSampler(writer, judge, "newline@1", spec), prompts, sampling)
         for prompt, solutions in zip(prompts, results, strict=True):
             expected = reference_search(prompt, writer, judge, sampling, spec)
             assert len(solutions) == len(expected) == sampling.n
@@ -139,7 +148,7 @@ def _tuple(rewards: list[float] | None) -> tuple[float, ...] | None:
     return None if rewards is None else tuple(rewards)
 
 
-class Tree:
+class Tree(TextSampler):
     """Sampler that continues a text by its listed branches; sample i takes branch i."""
 
     model = ModelRef("tree", "0")
@@ -148,7 +157,7 @@ class Tree:
         self.branches = branches
         self.requests: list[list[tuple[str, int]]] = []
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         self.requests.append([(prompt, spec.n) for prompt in prompts])
         return [
             [self._one(branch, spec) for branch in self.branches[prompt][: spec.n]]
@@ -162,7 +171,7 @@ class Tree:
         return Completion(text, "stop", 1, stop_string=stop)
 
 
-class StepTableScorer:
+class StepTableScorer(BatchScorer):
     """Scorer that looks up the reward of every step in a table."""
 
     model = ModelRef("by-last-step", "0")
@@ -171,7 +180,7 @@ class StepTableScorer:
         self.rewards = rewards
         self.seen: list[tuple[str, ...]] = []
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         self.seen += [tuple(item.steps) for item in items]
         return [[self.rewards[step.strip()] for step in item.steps] for item in items]
 
@@ -181,7 +190,7 @@ def search(
 ) -> tuple[Completion, StepTableScorer]:
     scorer = StepTableScorer(rewards)
     searcher = BeamSampler(tree, scorer, "newline@1", BeamSpec(**spec))
-    [[solution]] = searcher.sample(["q:"], SamplingSpec(n=1))
+    [[solution]] = sample_all(searcher, ["q:"], SamplingSpec(n=1))
     return solution, scorer
 
 
@@ -254,7 +263,9 @@ def test_a_step_that_stopped_on_length_is_not_finished() -> None:
 
 def test_a_full_context_ends_the_search() -> None:
     class Full(Tree):
-        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        def complete_texts(
+            self, prompts: Sequence[str], spec: SamplingSpec
+        ) -> list[list[Completion]]:
             self.requests.append([])
             return [[Completion("", "length", 0)] * spec.n for _ in prompts]
 
@@ -290,13 +301,13 @@ def test_search_rounds_end_at_step_boundaries(segmenter: str, separator: str, ma
         seen: list[ScorerInput] = []
 
         class RecordingJudge(Judge):
-            def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+            def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
                 seen.extend(items)  # noqa: B023
-                return super().score(items)
+                return super().compute_rewards(items)
 
         spec = BeamSpec(b1=2, b2=1, max_steps=5)
         searcher = BeamSampler(writer, RecordingJudge(case), segmenter, spec)
-        [[solution]] = searcher.sample(["p"], SamplingSpec(n=1))
+        [[solution]] = sample_all(searcher, ["p"], SamplingSpec(n=1))
         assert list(steps_of(solution)) == SEGMENTERS[segmenter].split(solution.text)
         for item in seen:
             assert SEGMENTERS[segmenter].split("".join(item.steps)) == list(item.steps)
@@ -322,27 +333,27 @@ def test_widths_below_one_are_refused(field: str) -> None:
 def test_a_search_returns_at_most_its_beam() -> None:
     searcher = BeamSampler(Writer(0), Judge(0), "newline@1", BeamSpec(b1=3, b2=2))
     with pytest.raises(InputError, match=r"n = 3: .*`b2=2` returns at most 2 per problem"):
-        searcher.sample(["p"], SamplingSpec(n=3))
+        sample_all(searcher, ["p"], SamplingSpec(n=3))
     with pytest.raises(InputError, match=r"temperature = 0\.0: all next steps"):
-        searcher.sample(["p"], SamplingSpec(n=1, temperature=0))
+        sample_all(searcher, ["p"], SamplingSpec(n=1, temperature=0))
 
 
 class RefusingWriter(Writer):
     """A writer that refuses texts with a word."""
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         if any("refused" in prompt for prompt in prompts):
             raise ItemError("too long to continue")
-        return super().sample(prompts, spec)
+        return super().complete_texts(prompts, spec)
 
 
 class RefusingJudge(Judge):
     """A judge that refuses solutions of some prompts, after their first step."""
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         if any("unread" in item.prompt and len(item.steps) > 1 for item in items):
             raise ItemError("too long to score")
-        return super().score(items)
+        return super().compute_rewards(items)
 
 
 def test_a_refused_text_fails_its_search_alone() -> None:
@@ -350,25 +361,23 @@ def test_a_refused_text_fails_its_search_alone() -> None:
     prompts = ["p0\n", "refused\n", "unread\n", "p1\n"]
     spec = BeamSpec(b1=3, b2=2, max_steps=5)
     searcher = BeamSampler(RefusingWriter(1), RefusingJudge(1), "newline@1", spec)
-    outcomes = {
-        outcome.prompt_index: outcome for outcome in searcher.stream_outcomes(prompts, sampling)
-    }
+    outcomes = dict(searcher.sample([*map(Prompt, prompts)], sampling))
     assert sorted(outcomes) == [0, 1, 2, 3]
     errors = {
-        index: str(outcome.error)
-        for index, outcome in outcomes.items()
-        if isinstance(outcome, PromptFailure)
+        index: str(outcome) for index, outcome in outcomes.items() if isinstance(outcome, ItemError)
     }
     assert errors == {1: "too long to continue", 2: "too long to score"}
-    plain = BeamSampler(Writer(1), Judge(1), "newline@1", spec).sample(["p0\n", "p1\n"], sampling)
+    plain = sample_all(
+        BeamSampler(Writer(1), Judge(1), "newline@1", spec), ["p0\n", "p1\n"], sampling
+    )
     for index, expected in zip((0, 3), plain, strict=True):
-        outcome = outcomes[index]
-        assert isinstance(outcome, PromptResult)
-        assert [without_seconds(solution) for solution in outcome.completions] == [
+        solutions = outcomes[index]
+        assert isinstance(solutions, list)
+        assert [without_seconds(solution) for solution in solutions] == [
             without_seconds(solution) for solution in expected
         ]
     with pytest.raises(ItemError, match="too long to continue"):
-        searcher.sample(prompts, sampling)
+        sample_all(searcher, prompts, sampling)
 
 
 def without_seconds(completion: Completion) -> Completion:
@@ -379,20 +388,20 @@ def test_the_scorer_gets_the_question_of_the_prompt() -> None:
     questions: set[str | None] = set()
 
     class Reader(Judge):
-        def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+        def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
             questions.update(item.question for item in items)
             assert {item.prompt for item in items} == {"p: 2+2?"}
-            return super().score(items)
+            return super().compute_rewards(items)
 
     searcher = BeamSampler(Writer(0), Reader(0), "newline@1", BeamSpec(b1=2))
-    searcher.sample([Prompt("p: 2+2?", "2+2?")], SamplingSpec(n=1))
+    sample_all(searcher, [Prompt("p: 2+2?", "2+2?")], SamplingSpec(n=1))
     assert questions == {"2+2?"}
 
 
 def test_every_solution_of_a_search_has_its_cost() -> None:
     tree = Tree({"q:": ["a\n", "b\n"], "q:a\n": ["low", "more"], "q:b\n": ["high", "end"]})
     searcher = BeamSampler(tree, StepTableScorer(REWARDS), "newline@1", BeamSpec(b1=2, b2=2))
-    [solutions] = searcher.sample(["q:"], SamplingSpec(n=2))
+    [solutions] = sample_all(searcher, ["q:"], SamplingSpec(n=2))
     assert [solution.text for solution in solutions] == ["b\nhigh", "b\nend"]
     for solution in solutions:
         assert solution.search_cost == SearchCost(discarded_tokens=2 + 4 - 2, prm_calls=2 + 4)
@@ -402,6 +411,6 @@ def test_every_solution_of_a_search_has_its_cost() -> None:
 def test_searches_are_returned_as_soon_as_they_are_done() -> None:
     tree = Tree({"q:": ["a\n"], "q:a\n": ["end"], "r:": ["a"]})
     searcher = BeamSampler(tree, StepTableScorer(REWARDS), "newline@1", BeamSpec(b1=1))
-    results = searcher.stream(["q:", "r:"], SamplingSpec(n=1))
-    assert next(results).prompt_index == 1 and len(tree.requests) == 1
-    assert next(results).prompt_index == 0 and len(tree.requests) == 2
+    results = searcher.sample([Prompt("q:"), Prompt("r:")], SamplingSpec(n=1))
+    assert next(results)[0] == 1 and len(tree.requests) == 1
+    assert next(results)[0] == 0 and len(tree.requests) == 2

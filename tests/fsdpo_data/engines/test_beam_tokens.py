@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import real_tokenizers
-from fakes import Judge
+from fakes import Judge, TextSampler, sample_all
 
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, continue_prompt
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
 from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
 from fsdpo_data.engines.load import load_sampler
 from fsdpo_data.engines.options import SamplerOptions
@@ -51,7 +51,7 @@ def search(
     prompts: Sequence[str], sampler: Sampler, segmenter: str, *, step_tokens: int
 ) -> list[str]:
     spec = BeamSpec(b1=1, b2=1, max_steps=300, step_tokens=step_tokens)
-    results = BeamSampler(sampler, Judge(0), segmenter, spec).sample(prompts, GREEDY)
+    results = sample_all(BeamSampler(sampler, Judge(0), segmenter, spec), prompts, GREEDY)
     assert all(solution.finish_reason == "stop" for [solution] in results)
     return [solution.text for [solution] in results]
 
@@ -60,7 +60,7 @@ def test_the_embedded_model_writes_its_greedy_solutions() -> None:
     template = get_template("problem")
     prompts = [template.render(problem.question) for problem in make_problems("test", 2)]
     sampler = load_sampler("tiny", SamplerOptions(engine="transformers"))
-    greedy = [completion.text for [completion] in sampler.sample(prompts, GREEDY)]
+    greedy = [completion.text for [completion] in sample_all(sampler, prompts, GREEDY)]
     for segmenter in (*BUILTIN_SEGMENTERS, *SENTENCES):
         assert search(prompts, sampler, segmenter, step_tokens=256) == greedy, segmenter
     assert search(prompts[:1], sampler, "sentence@1", step_tokens=9) == greedy[:1]
@@ -128,7 +128,7 @@ def test_real_tokenizers_keep_the_tokens(
     solutions = [encoder.encode(solution).ids for solution in SOLUTIONS]
     eos_id = tokenizer.eos_token_id
     scripts = [
-        [*encode_prompt(tokenizer, prompt), *ids, eos_id]
+        [*encode_prompt(tokenizer, Prompt(prompt)), *ids, eos_id]
         for prompt, ids in zip(prompts, solutions, strict=True)
     ]
     monkeypatch.setattr(transformers, "make_cache", lambda *_: None)
@@ -146,7 +146,7 @@ def test_real_tokenizers_keep_the_tokens(
         _pad_id=eos_id,
     )
     sampler = LoadedSampler(engine)
-    greedy = [completion.text for [completion] in sampler.sample(prompts, GREEDY)]
+    greedy = [completion.text for [completion] in sample_all(sampler, prompts, GREEDY)]
     assert greedy == [*SOLUTIONS]
     for segmenter in ("newline@1", "both@1", "sentence@1", "dot@1"):
         assert search(prompts, sampler, segmenter, step_tokens=256) == greedy, segmenter
@@ -154,12 +154,12 @@ def test_real_tokenizers_keep_the_tokens(
         assert search(prompts, sampler, segmenter, step_tokens=2) == greedy, segmenter
 
 
-class TextEngine:
+class TextEngine(TextSampler):
     """An engine without token ids, whose words contain the space before them."""
 
     model = ModelRef("text", "0")
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         return [[self._continue(prompt, spec)] for prompt in prompts]
 
     def _continue(self, prompt: str, spec: SamplingSpec) -> Completion:
@@ -178,15 +178,10 @@ def test_an_engine_with_text_alone_gets_no_space_at_the_end(segmenter: str) -> N
     assert text == "One two. Three four. The end."
 
 
-def test_a_continued_prompt_is_its_text_and_travels_to_other_processes() -> None:
-    prompt = continue_prompt(Prompt("p:", "2+2?", "a", (1, 2)), "b", (1, 2, 3))
-    copy = pickle.loads(pickle.dumps(prompt))
-    for value in (prompt, copy):
-        assert isinstance(value, Prompt)
-        assert (value, value.without_solution, value.solution_text) == ("p:ab", "p:", "ab")
-        assert (value.question, value.token_ids) == ("2+2?", (1, 2, 3))
-    assert not isinstance(continue_prompt("p:", "a", (1,)), Prompt)
-    without_ids = continue_prompt(Prompt("p:", "2+2?"), "a", (1,))
-    assert isinstance(without_ids, Prompt) and without_ids.token_ids is None
-    assert (without_ids, without_ids.question) == ("p:a", "2+2?")
-    assert SamplingSpec().prompt_seed(prompt) == SamplingSpec().prompt_seed("p:ab")
+def test_a_continued_prompt_travels_to_other_processes() -> None:
+    prompt = Prompt("p:", "2+2?", "a", (1, 2)).extend("b", (1, 2, 3))
+    assert prompt == Prompt("p:", "2+2?", "ab", (1, 2, 3)) and prompt.full_text == "p:ab"
+    assert pickle.loads(pickle.dumps(prompt)) == prompt
+    # A caller without ids does not continue from ids.
+    assert Prompt("p:", "2+2?").extend("a", (1,)) == Prompt("p:", "2+2?", "a")
+    assert SamplingSpec().prompt_seed(prompt) == SamplingSpec().prompt_seed(Prompt("p:ab"))

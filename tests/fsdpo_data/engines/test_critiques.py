@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import TextSampler, score_all
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
@@ -145,7 +146,7 @@ def test_majorities_and_ties_follow_the_published_script() -> None:
     assert count_approvals([1, -1, 3], 4) == [3, 2, 2, 1] and count_approvals([], 2) == [0, 0]
 
 
-class FixedCritiqueSampler:
+class FixedCritiqueSampler(TextSampler):
     """A sampler that returns fixed texts for every prompt."""
 
     model = ModelRef("says", "0")
@@ -153,7 +154,7 @@ class FixedCritiqueSampler:
     def __init__(self, *texts: str) -> None:
         self.texts, self.spec = texts, SamplingSpec()
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         self.spec = spec
         return [[Completion(text, "stop") for text in self.texts] for _ in prompts]
 
@@ -175,12 +176,12 @@ def test_rewards_are_fractions_of_approving_critiques(chat_model: Path, tmp_path
     assert isinstance(weights, PublishedPrm) and weights.prm_format.is_probability
     sampler = FixedCritiqueSampler(RIGHT * 2, RIGHT + WRONG, "I cannot tell")
     scorer, item = CritiqueScorer(weights, sampler), ScorerInput("p", ["a\n", "b"], "What?")
-    assert scorer.score([item, item]) == [[1.0, 0.5]] * 2
+    assert score_all(scorer, [item, item]) == [[1.0, 0.5]] * 2
     assert sampler.spec.n == 3 and sampler.spec.temperature == 0.7
     assert "</think>" in sampler.spec.stop
-    assert CritiqueScorer(weights, FixedCritiqueSampler("nothing")).score([item]) == [None]
+    assert score_all(CritiqueScorer(weights, FixedCritiqueSampler("nothing")), [item]) == [None]
     with pytest.raises(InputError, match="needs the question"):
-        scorer.score([ScorerInput("p", ["a"])])
+        score_all(scorer, [ScorerInput("p", ["a"])])
 
 
 def test_a_critique_that_ends_in_its_thinking_gives_no_rewards(chat_model: Path) -> None:
@@ -190,8 +191,7 @@ def test_a_critique_that_ends_in_its_thinking_gives_no_rewards(chat_model: Path)
     item = ScorerInput("p", ["a\n", "b"], "What?")
     for critique, rewards in (("\\boxed{1}", None), ("</think>\\boxed{1}", [1.0, 0.0])):
         scorer = CritiqueScorer(weights, FixedCritiqueSampler(critique))
-        assert scorer.score([item]) == [rewards]
-        assert scorer.score_outcomes([item]) == [rewards]
+        assert score_all(scorer, [item]) == [rewards]
 
 
 def test_a_scorer_of_critiques_closes_its_judge(chat_model: Path) -> None:

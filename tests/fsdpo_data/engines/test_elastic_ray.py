@@ -16,10 +16,10 @@ from helpers import problem_set, sample_settings, small_build
 
 from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
 from fsdpo_data.engines import ray as ray_engine
 from fsdpo_data.engines.ray import MAX_CONSECUTIVE_DEATHS, Placement, ReplicaPool
-from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
+from fsdpo_data.engines.samplers import SampleResult
 
 # Ray's imports warn, and its processes leave sockets open.
 pytestmark = [pytest.mark.ray, pytest.mark.filterwarnings("default")]
@@ -27,7 +27,7 @@ REF = ModelRef("gated", "0")
 WAIT_SECONDS = 240
 
 
-class GatedSampler(StreamingSampler):
+class GatedSampler:
     """A sampler that answers one prompt, and all others when the file ``gate`` exists.
 
     The text depends only on the prompt. A log of each process has the prompts that it began.
@@ -37,15 +37,15 @@ class GatedSampler(StreamingSampler):
         self._folder = Path(folder)
         self._log = self._folder / f"log-{os.getpid()}"
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        for index, prompt in enumerate(prompts):
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
+        for index, prompt in enumerate(prompt.full_text for prompt in prompts):
             is_first = not self._log.exists()
             with self._log.open("a") as log:
                 print(prompt.encode().hex(), file=log)
             while not is_first and not (self._folder / "gate").exists():
                 time.sleep(0.02)
             texts = [f"Sample {i} of {len(prompt)}. The answer is: 42" for i in range(spec.n)]
-            yield PromptResult(index, [Completion(text, "stop", 9) for text in texts])
+            yield index, [Completion(text, "stop", 9) for text in texts]
 
 
 @pytest.fixture(scope="module")

@@ -23,11 +23,10 @@ from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.engines import ray as ray_engine
-from fsdpo_data.engines.load import _load_sampler_here
+from fsdpo_data.engines.load import _load_sampler_here, resolve_reward_model
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.ray import Placement, ReplicaPool
 from fsdpo_data.engines.registry import SAMPLERS, SCORERS, choose_engine, scorer_engine_for
-from fsdpo_data.engines.resolved import resolve_reward_model
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm
 from fsdpo_data.engines.weights import resolve_prm
 from fsdpo_data.models.resolve import ResolvedWeights
@@ -44,7 +43,8 @@ class ParrotSampler:
         self.model = weights.ref
 
     def sample(self, prompts, spec):
-        return [[Completion("It is clear.\\nThe answer is 42.", "stop", 9)] * spec.n] * len(prompts)
+        completion = Completion("It is clear.\\nThe answer is 42.", "stop", 9)
+        return enumerate([[completion] * spec.n for _ in prompts])
 
 
 class ShortScorer:
@@ -52,7 +52,7 @@ class ShortScorer:
         self.model = weights.ref
 
     def score(self, items):
-        return [[1 / len(step.split()) for step in item.steps] for item in items]
+        return enumerate([[1 / len(step.split()) for step in item.steps] for item in items])
 
 
 SAMPLERS.register(SamplerEntry(name="parrot", loader=ParrotSampler, continues_text=False))
@@ -157,9 +157,10 @@ def test_another_process_loads_the_sampler_of_a_plugin(plugin: Path, tmp_path: P
     (tmp_path / "load.pickle").write_bytes(pickle.dumps(load))
     code = (
         "import pickle, pathlib\n"
-        "from fsdpo_data.core.sampling import SamplingSpec\n"
+        "from fsdpo_data.core.sampling import Prompt, SamplingSpec\n"
         "sampler = pickle.loads(pathlib.Path('load.pickle').read_bytes())()\n"
-        "print(sampler.sample(['2+2?'], SamplingSpec(n=1))[0][0].text)\n"
+        "[(index, [completion])] = sampler.sample([Prompt('2+2?')], SamplingSpec(n=1))\n"
+        "print(completion.text)\n"
     )
     environment = {**os.environ, **plugins.plugin_environment()}
     environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[3]), *sys.path[1:]])

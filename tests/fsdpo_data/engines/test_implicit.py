@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fakes import score_all
 from helpers import small_build, stage_counts, stage_options
 from random_model import save_random_model
 
@@ -75,7 +76,7 @@ def test_rewards_are_log_ratios_of_steps(models: tuple[Path, Path], so_far: bool
         beta=0.2,
         prm_format="implicit-so-far" if so_far else None,
     )
-    rewards = load_scorer(str(models[0]), options).score(items)
+    rewards = score_all(load_scorer(str(models[0]), options), items)
     assert rewards[-2:] == [[], None]
     expected = [
         [
@@ -90,8 +91,9 @@ def test_rewards_are_log_ratios_of_steps(models: tuple[Path, Path], so_far: bool
 def test_the_eurus_prompt_uses_the_chat_template(models: tuple[Path, Path]) -> None:
     """The Q value of a step is 0.001 · Σ (log π − log π_ref) over the answer up to its end."""
     options = ScorerOptions(device="cpu", reference=str(models[1]), prm_format="eurus")
-    [rewards] = load_scorer(str(models[0]), options).score(
-        [ScorerInput("other words", ["20 + 22.\n\n", "So 42."], "20 + 22?")]
+    [rewards] = score_all(
+        load_scorer(str(models[0]), options),
+        [ScorerInput("other words", ["20 + 22.\n\n", "So 42."], "20 + 22?")],
     )
     prompt, steps = "<user>20 + 22?<assistant>", ["Step 1: 20 + 22.", "\n\nStep 2: So 42."]
     expected = list(
@@ -213,11 +215,11 @@ def test_rewards_do_not_depend_on_the_path_of_a_model(
     for path in paths:
         shutil.copytree(models[0], path)
         options = ScorerOptions(device="cpu", reference=str(models[1]))
-        [step_rewards] = load_scorer(str(path), options).score([item])
+        [step_rewards] = score_all(load_scorer(str(path), options), [item])
         rewards.append(step_rewards)
     assert rewards[0] == rewards[1]
     plain = ScorerOptions(device="cpu", reference=str(models[1]), prm_format="implicit")
-    [plain_rewards] = load_scorer(str(paths[0]), plain).score([item])
+    [plain_rewards] = score_all(load_scorer(str(paths[0]), plain), [item])
     assert worst([rewards[0]], [plain_rewards]) > 0.01
 
 

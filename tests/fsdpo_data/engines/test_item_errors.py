@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pytest
-from fakes import Writer
 
 from fsdpo_data.core.errors import InputError, ItemError, UnavailableError
 from fsdpo_data.core.failures import parse_max_failed
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.sampling import Completion, SamplingSpec
-from fsdpo_data.engines.item_errors import MAX_FIRST_FAILURES, is_item_error, process_by_bisection
-from fsdpo_data.engines.samplers import (
-    LoadedSampler,
-    PromptFailure,
-    PromptResult,
-    StreamingSampler,
-    stream_outcomes,
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
+from fsdpo_data.engines.item_errors import (
+    MAX_FIRST_FAILURES,
+    ItemResult,
+    collect_results,
+    is_item_error,
+    process_by_bisection,
 )
-from fsdpo_data.engines.scorers import ScorerInput, score_outcomes
+from fsdpo_data.engines.samplers import LoadedSampler, SampleResult
+from fsdpo_data.engines.scorers import LoadedScorer, ScoreResult, ScorerInput
 from fsdpo_data.engines.server_client import RejectedError
 
 BAD = {3, 4, 17}
@@ -85,64 +84,81 @@ def test_errors_of_items_and_of_engines(error: Exception, expected: bool) -> Non
             list(process_by_bisection(fail, range(9)))
 
 
-class FussySampler(StreamingSampler):
+class FussySampler:
     """A sampler in two passes that refuses the second pass of a prompt."""
 
     model = ModelRef("fussy", "0")
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
-        for index, prompt in enumerate(prompts):
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
+        for index, prompt in enumerate(prompt.full_text for prompt in prompts):
             if "bad" in prompt and "</think>" in prompt:
                 raise ValueError(f"cannot continue {prompt!r}")
             text = "so the answer is 4" if "</think>" in prompt else "<think>\nhm</think>"
             is_first = "</think>" not in prompt
             stop = "</think>" if is_first else None
-            yield PromptResult(
-                index, [Completion(text.removesuffix("</think>"), "stop", 4, 0.1, stop)] * spec.n
-            )
+            completion = Completion(text.removesuffix("</think>"), "stop", 4, 0.1, stop)
+            yield index, [completion] * spec.n
 
 
 def test_a_prompt_fails_if_one_of_its_passes_fails() -> None:
     """Stop strings need a second pass after the thinking."""
     spec = SamplingSpec(n=2, stop=("\n\n",))
     sampler = LoadedSampler(FussySampler())
-    outcomes = list(stream_outcomes(sampler, ["good?<think>\n", "bad?<think>\n", "fine?"], spec))
-    failed = [outcome for outcome in outcomes if isinstance(outcome, PromptFailure)]
-    assert sorted(outcome.prompt_index for outcome in outcomes) == [0, 1, 2]
-    assert [outcome.prompt_index for outcome in failed] == [1]
-    assert "cannot continue" in str(failed[0].error)
-    with pytest.raises(ValueError, match="cannot continue"):
-        sampler.sample(["bad?<think>\n"], spec)
+    prompts = [Prompt("good?<think>\n"), Prompt("bad?<think>\n"), Prompt("fine?")]
+    results = list(sampler.sample(prompts, spec))
+    assert sorted(index for index, _ in results) == [0, 1, 2]
+    [(index, error)] = [result for result in results if isinstance(result[1], ItemError)]
+    assert index == 1 and "cannot continue" in str(error)
+    with pytest.raises(ItemError, match="cannot continue"):
+        collect_results(results)
 
 
-def test_a_sampler_without_a_stream_goes_on() -> None:
-    class FussyWriter(Writer):
-        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
-            if "b" in prompts:
+def test_a_sampler_that_raises_an_error_for_a_batch_goes_on() -> None:
+    class FussyWriter:
+        model = ModelRef("fussy", "0")
+
+        def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterable[SampleResult]:
+            if Prompt("b") in prompts:
                 raise ValueError("no b")
-            return super().sample(prompts, spec)
+            return enumerate([[Completion(prompt.text, "stop", 1)] * spec.n for prompt in prompts])
 
-    spec = SamplingSpec(n=2)
-    outcomes = {o.prompt_index: o for o in stream_outcomes(FussyWriter(0), list("abc"), spec)}
-    expected = Writer(0).sample(list("abc"), spec)
-    assert outcomes[0] == PromptResult(0, expected[0])
-    assert isinstance(outcomes[1], PromptFailure)
-    assert outcomes[2] == PromptResult(2, expected[2])
+    sampler = LoadedSampler(FussyWriter())
+    outcomes = dict(sampler.sample([*map(Prompt, "abc")], SamplingSpec(n=2)))
+    assert isinstance(outcomes.pop(1), ItemError)
+    assert outcomes == {0: [Completion("a", "stop", 1)] * 2, 2: [Completion("c", "stop", 1)] * 2}
 
 
 def test_a_scorer_goes_on_after_an_item() -> None:
     class FussyScorer:
         model = ModelRef("fussy", "0")
 
-        def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+        def score(self, items: Sequence[ScorerInput]) -> Iterable[ScoreResult]:
             if any("bad" in item.prompt for item in items):
                 raise ItemError("bad")
-            return [[0.5] * len(item.steps) if item.steps else None for item in items]
+            return enumerate([[0.5] * len(item.steps) if item.steps else None for item in items])
 
     items = [ScorerInput(prompt, steps) for prompt in ("good", "bad") for steps in ("a", "", "bc")]
-    outcomes = score_outcomes(FussyScorer(), items)
-    assert outcomes[:3] == [[0.5], None, [0.5, 0.5]]
-    assert all(isinstance(outcome, ItemError) for outcome in outcomes[3:])
+    outcomes = dict(LoadedScorer(FussyScorer()).score(items))
+    assert [outcomes[index] for index in range(3)] == [[0.5], None, [0.5, 0.5]]
+    assert all(isinstance(outcomes[index], ItemError) for index in range(3, 6))
+
+
+def test_an_engine_may_yield_the_errors_of_items() -> None:
+    """Then nothing is processed again, and each item that failed has its own error."""
+    batches = []
+
+    def process(batch: Sequence[int]) -> Iterator[ItemResult[int]]:
+        batches.append(batch)
+        for index, item in enumerate(batch):
+            yield index, ItemError(str(item)) if item in BAD else item
+
+    outcomes = dict(process_by_bisection(process, range(20)))
+    assert len(batches) == 1
+    failed = {index: str(outcome) for index, outcome in outcomes.items() if index in BAD}
+    assert failed == {index: str(index) for index in BAD}
+    with pytest.raises(ItemError, match="3"):
+        collect_results(outcomes.items())
+    assert collect_results([(1, "b"), (0, "a")]) == ["a", "b"]
 
 
 @pytest.mark.parametrize(("text", "value"), [("0", 0), ("1%", 0.01), ("2.5%", 0.025), ("100%", 1)])

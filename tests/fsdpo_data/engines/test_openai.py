@@ -13,6 +13,7 @@ from typing import Any
 import openai_server
 import polars as pl
 import pytest
+from fakes import sample_all
 from fsdpo_bench.cli.app import app as bench
 from helpers import read_sample_settings, stage_names, statistics_of
 from openai_server import Script, says, sends, serving
@@ -28,7 +29,7 @@ from fsdpo_data.core.errors import InputError, ItemError, RunMismatchError, Unav
 from fsdpo_data.core.http_client import retry_delay
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.progress import NO_PROGRESS
-from fsdpo_data.core.sampling import SamplingSpec
+from fsdpo_data.core.sampling import Prompt, SamplingSpec
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.separate_thinking import find_solutions_without_thinking
 from fsdpo_data.dataset.validate import validate
@@ -68,8 +69,8 @@ def connect(url: str, **changes: Any) -> OpenAiSampler:
 
 
 def test_samples_are_complete_and_in_order(script: Script, url: str) -> None:
-    completions = connect(url).sample(PROMPTS, SPEC)
-    seeds = [SPEC.prompt_seed(prompt) for prompt in PROMPTS]
+    completions = sample_all(connect(url), PROMPTS, SPEC)
+    seeds = [SPEC.prompt_seed(Prompt(prompt)) for prompt in PROMPTS]
     assert [
         [completion.text for completion in prompt_completions] for prompt_completions in completions
     ] == [[f"{seed + i} it is." for i in range(4)] for seed in seeds]
@@ -99,11 +100,11 @@ def test_samples_are_complete_and_in_order(script: Script, url: str) -> None:
 
 @pytest.mark.parametrize("trick", ["busy", "broken", "html", "cut", "hang_up", "slow"])
 def test_failed_requests_are_repeated(script: Script, url: str, trick: str) -> None:
-    expected = connect(url).sample(PROMPTS, SPEC)
+    expected = sample_all(connect(url), PROMPTS, SPEC)
     script.requests.clear()
     script.tricks += [getattr(openai_server, trick)] * 4
     impatient = {"timeout": 0.5} if trick == "slow" else {}
-    again = connect(url, **impatient).sample(PROMPTS, SPEC)
+    again = sample_all(connect(url, **impatient), PROMPTS, SPEC)
     assert [[completion.text for completion in completions] for completions in again] == [
         [completion.text for completion in completions] for completions in expected
     ]
@@ -127,7 +128,7 @@ def test_failed_requests_are_repeated(script: Script, url: str, trick: str) -> N
 )
 def test_malformed_responses_are_requested_again(script: Script, url: str, answer: Any) -> None:
     script.tricks.append(says(answer))
-    assert connect(url).sample(PROMPTS[:1], SPEC)[0][0].text.endswith("it is.")
+    assert sample_all(connect(url), PROMPTS[:1], SPEC)[0][0].text.endswith("it is.")
     assert len(script.requests) == 2
 
 
@@ -145,7 +146,7 @@ def test_malformed_responses_are_requested_again(script: Script, url: str, answe
 )
 def test_hostile_responses_are_requested_again(script: Script, url: str, body: bytes) -> None:
     script.tricks.append(sends(body))
-    assert connect(url).sample(PROMPTS[:1], SPEC)[0][0].text.endswith("it is.")
+    assert sample_all(connect(url), PROMPTS[:1], SPEC)[0][0].text.endswith("it is.")
     assert len(script.requests) == 2
 
 
@@ -167,11 +168,11 @@ def test_a_request_that_alone_has_no_result_has_failed(
 ) -> None:
     script.faults["1 + 2?"] = trick
     engine = connect(url)
-    outcomes = {outcome[0]: outcome[1] for outcome in engine.stream_outcomes(PROMPTS, SPEC)}
+    outcomes = dict(engine.sample([*map(Prompt, PROMPTS)], SPEC))
     assert [len(outcomes[index]) for index in (0, 2)] == [4, 4]
     assert reason in str(outcomes[1]) and "6 times without a result" in str(outcomes[1])
     with pytest.raises(ItemError, match="answers other requests"):
-        engine.sample(PROMPTS, SPEC)
+        sample_all(engine, PROMPTS, SPEC)
 
 
 def test_the_reason_of_a_busy_server_is_quoted(
@@ -182,7 +183,7 @@ def test_the_reason_of_a_busy_server_is_quoted(
     script.tricks += [says(quota, 429)] * 10_000
     engine = connect(url, idle_timeout=0.2)
     with pytest.raises(UnavailableError) as unavailable:
-        engine.sample(PROMPTS[:1], SPEC)
+        sample_all(engine, PROMPTS[:1], SPEC)
     message = str(unavailable.value)
     assert 'answered 429: {"error": {"message": "…: You exceeded your current quota.' in message
     assert KEY not in message and len(message) < 700
@@ -191,14 +192,14 @@ def test_the_reason_of_a_busy_server_is_quoted(
 def test_a_response_that_drips_without_end_is_requested_again(script: Script, url: str) -> None:
     script.tricks.append(openai_server.drips)
     start = time.monotonic()
-    assert connect(url, timeout=3.0).sample(PROMPTS[:1], SPEC)[0][0].text.endswith("it is.")
+    assert sample_all(connect(url, timeout=3.0), PROMPTS[:1], SPEC)[0][0].text.endswith("it is.")
     assert len(script.requests) == 2 and time.monotonic() - start < 30
 
 
 def test_a_response_without_end_is_refused_at_a_size(script: Script, url: str) -> None:
     script.tricks += [openai_server.floods] * 100
     with pytest.raises(UnavailableError, match=r"exceeds [\d,]+ bytes"):
-        connect(url).sample(PROMPTS[:1], SPEC)
+        sample_all(connect(url), PROMPTS[:1], SPEC)
     assert len(script.requests) == 1
 
 
@@ -215,7 +216,7 @@ def test_escape_sequences_of_a_server_do_not_reach_the_terminal(
 ) -> None:
     script.tricks += [sends("\x1b]0;title\x07\x1b[2J\u202eno\x9b31m".encode(), 400)] * 2
     with pytest.raises(InputError) as refused:
-        connect(url).sample(PROMPTS[:1], SPEC)
+        sample_all(connect(url), PROMPTS[:1], SPEC)
     assert not set("\x1b\x07\x9b\u202e") & set(str(refused.value))
 
     def fail() -> None:
@@ -229,7 +230,7 @@ def test_escape_sequences_of_a_server_do_not_reach_the_terminal(
 def test_filtered_completions_count_as_truncated(script: Script, url: str) -> None:
     cut = {"index": 0, "finish_reason": "content_filter", "text": "half"}
     script.tricks.append(says({"choices": [cut]}))
-    [[completion]] = connect(url).sample(PROMPTS[:1], SamplingSpec(n=1))
+    [[completion]] = sample_all(connect(url), PROMPTS[:1], SamplingSpec(n=1))
     assert (completion.text, completion.finish_reason) == ("half", "length")
 
 
@@ -241,7 +242,7 @@ def test_unknown_finish_reasons_count_as_truncated_and_are_named(
         for index, reason in enumerate(["repetition", "loop", "loop", "stop"])
     ]
     script.tricks.append(says({"choices": choices}))
-    [completions] = connect(url).sample(PROMPTS[:1], SPEC)
+    [completions] = sample_all(connect(url), PROMPTS[:1], SPEC)
     assert [completion.finish_reason for completion in completions] == ["length"] * 3 + ["stop"]
     assert "unknown finish reasons, which count as truncated: 'loop' (2)." in caplog.text
 
@@ -255,20 +256,20 @@ def test_invalid_token_counts_are_unknown(
 ) -> None:
     choice = {"index": 0, "finish_reason": "stop", "text": "done"}
     script.tricks.append(says({"choices": [choice], "usage": {"completion_tokens": usage}}))
-    [[completion]] = connect(url).sample(PROMPTS[:1], SamplingSpec(n=1))
+    [[completion]] = sample_all(connect(url), PROMPTS[:1], SamplingSpec(n=1))
     assert (completion.text, completion.n_tokens) == ("done", tokens)
 
 
 def test_servers_with_one_sample_per_request(script: Script, url: str) -> None:
-    expected = connect(url).sample(PROMPTS, SPEC)
+    expected = sample_all(connect(url), PROMPTS, SPEC)
     script.max_choices = 1
     assert [
         [completion.text for completion in completions]
-        for completions in connect(url).sample(PROMPTS, SPEC)
+        for completions in sample_all(connect(url), PROMPTS, SPEC)
     ] == [[completion.text for completion in completions] for completions in expected]
     script.requests.clear()
     script.tricks.append(says({"error": "n must be 1"}, 400))
-    completions = connect(url, concurrency=1).sample(PROMPTS, SPEC)
+    completions = sample_all(connect(url, concurrency=1), PROMPTS, SPEC)
     assert [completion.text for completion in completions[2]] == [
         completion.text for completion in expected[2]
     ]
@@ -281,11 +282,11 @@ def test_permanent_errors_are_raised_at_once(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     script.tricks.append(says({"error": f"{KEY} asks for too much"}, 400))
     with pytest.raises(InputError, match=r"400: .*asks for too much") as refused:
-        connect(url).sample(PROMPTS[:1], SamplingSpec(n=1))
+        sample_all(connect(url), PROMPTS[:1], SamplingSpec(n=1))
     assert KEY not in str(refused.value) and script.keys == [f"Bearer {KEY}"]
     script.tricks.append(says({"error": f"wrong key {KEY}"}, 401))
     with pytest.raises(UnavailableError, match="401: OPENAI_API_KEY is refused") as refused:
-        connect(url).sample(PROMPTS[:1], SPEC)
+        sample_all(connect(url), PROMPTS[:1], SPEC)
     assert KEY not in str(refused.value)
     with pytest.raises(InputError, match=r"the server has tiny\. Nearest: tiny\."):
         OpenAiSampler(
@@ -301,11 +302,11 @@ def test_a_silent_server_is_an_error_after_the_idle_timeout(script: Script, url:
     script.tricks += [lambda handler: False] + [openai_server.broken] * 1000
     arrived = []
     with pytest.raises(UnavailableError, match=r"no response in 2 seconds .*500.*resume the run"):
-        for index, _ in engine.stream(PROMPTS, SPEC):
+        for index, _ in engine.sample([*map(Prompt, PROMPTS)], SPEC):
             arrived.append(index)
     assert arrived == [0]
     script.tricks.clear()
-    assert len(engine.sample(PROMPTS, SPEC)) == 3  # the sampler can be used again
+    assert len(sample_all(engine, PROMPTS, SPEC)) == 3  # the sampler can be used again
 
 
 def options(url: str, out: Path, **changes: Any) -> BuildOptions:
@@ -351,8 +352,8 @@ def test_chat_responses_keep_the_reasoning(script: Script, url: str, tmp_path: P
         "Thus \\boxed{1}.",
     ]
     replay = SamplerOptions(engine="replay", replay=out / "completions.jsonl")
-    (again,) = ReplaySampler(served_weights("tiny"), replay).sample(
-        [rows[0]["prompt"]], SamplingSpec(n=2)
+    (again,) = sample_all(
+        ReplaySampler(served_weights("tiny"), replay), [rows[0]["prompt"]], SamplingSpec(n=2)
     )
     assert [completion.reasoning for completion in again] == ["Let me think."] * 2
     server = ServerOptions(base_url=url, api="chat")
@@ -459,7 +460,7 @@ def test_a_chat_request_has_the_arguments_and_fields_of_the_user(script: Script,
     )
     arguments = ("enable_thinking=false",)
     options = SamplerOptions(engine="openai", server=server, template_arg=arguments)
-    OpenAiSampler(served_weights("tiny"), options).sample(PROMPTS[:1], SPEC)
+    sample_all(OpenAiSampler(served_weights("tiny"), options), PROMPTS[:1], SPEC)
     [request] = script.requests
     assert request["messages"] == [system, {"role": "user", "content": PROMPTS[0]}]
     assert request["chat_template_kwargs"] == {"enable_thinking": False}

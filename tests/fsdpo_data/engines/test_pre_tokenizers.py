@@ -12,6 +12,7 @@ transformers = pytest.importorskip("transformers")
 from tokenizers import Regex, decoders, models, normalizers, trainers  # noqa: E402
 from tokenizers import pre_tokenizers as pre  # noqa: E402
 
+from fsdpo_data.core.sampling import Prompt  # noqa: E402
 from fsdpo_data.engines.samplers.tokenization import encode_prompt  # noqa: E402
 from fsdpo_data.engines.step_tokens import StepTokenizer  # noqa: E402
 
@@ -66,10 +67,10 @@ def make_tokenizer(pre_tokenizer: Any, normalizer: Any = None) -> Any:
 def test_a_completion_has_the_ids_that_follow_its_prompt(name: str, text: str) -> None:
     """A model that has read the prompt writes the ids of the joined text."""
     tokenizer = make_tokenizer(PRE_TOKENIZERS[name])
-    prompt_ids = encode_prompt(tokenizer, PROMPT)
+    prompt_ids = encode_prompt(tokenizer, Prompt(PROMPT))
     if "with a space" in name and "sequence" not in name and "split" not in name:
         assert tokenizer.tokenize(text)[0] == "Ġ"
-    encoded = StepTokenizer(tokenizer).encode(PROMPT, [text], add_eos=False)
+    encoded = StepTokenizer(tokenizer).encode(Prompt(PROMPT), [text], add_eos=False)
     joined = tokenizer(PROMPT + text)["input_ids"]
     assert encoded.input_ids.tolist() == joined
     assert joined[: len(prompt_ids)] == prompt_ids
@@ -79,5 +80,5 @@ def test_a_completion_after_a_normalizer_that_prepends() -> None:
     prepends = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     tokenizer = make_tokenizer(pre.Split("▁", "isolated"), prepends)
     for text in COMPLETIONS:
-        encoded = StepTokenizer(tokenizer).encode(PROMPT, [text], add_eos=False)
+        encoded = StepTokenizer(tokenizer).encode(Prompt(PROMPT), [text], add_eos=False)
         assert encoded.input_ids.tolist() == tokenizer(PROMPT + text)["input_ids"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fakes import score_all
 from random_model import save_random_model
 
 torch = pytest.importorskip("torch")
@@ -14,6 +15,7 @@ import transformers  # noqa: E402
 from torch.nn.functional import scaled_dot_product_attention  # noqa: E402
 
 from fsdpo_data.core.identity import ModelRef  # noqa: E402
+from fsdpo_data.core.sampling import Prompt  # noqa: E402
 from fsdpo_data.engines.logprobs import check_plain_head  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
 from fsdpo_data.engines.prefix_sharing.attention import _attend  # noqa: E402
@@ -185,11 +187,11 @@ def test_hybrid_models_are_scored_like_plain_forward_passes(
     model = make("Qwen3Next", auto, **HYBRIDS["Qwen3Next"])
     torch.nn.init.normal_(model.score.weight, std=0.3)
     weights = save(model, tmp_path)
-    rewards_by_item = PrmScorer(weights, ScorerOptions(device="cpu")).score(ITEMS)
+    rewards_by_item = score_all(PrmScorer(weights, ScorerOptions(device="cpu")), ITEMS)
     assert "Qwen3NextForTokenClassification cannot share prompts" in caplog.text
     encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(tmp_path))
     for item, rewards in zip(ITEMS, rewards_by_item, strict=True):
-        encoded = encoder.encode(item.prompt, item.steps, add_eos=False)
+        encoded = encoder.encode(Prompt(item.prompt), item.steps, add_eos=False)
         with torch.no_grad():
             logits = model(torch.tensor(encoded.input_ids)[None]).logits[0]
         logits = logits[encoded.score_positions, 0]
@@ -199,9 +201,9 @@ def test_hybrid_models_are_scored_like_plain_forward_passes(
 def test_likelihoods_of_llama_4(tmp_path: Path) -> None:
     model = make("Llama4Text", transformers.AutoModelForCausalLM, **LLAMA4, attention_chunk_size=64)
     weights = save(model, tmp_path)
-    likelihoods = LikelihoodScorer(weights, ScorerOptions(device="cpu")).score(ITEMS[:1])
+    likelihoods = score_all(LikelihoodScorer(weights, ScorerOptions(device="cpu")), ITEMS[:1])
     encoder = StepTokenizer(transformers.AutoTokenizer.from_pretrained(tmp_path))
-    encoded = encoder.encode(ITEMS[0].prompt, ITEMS[0].steps, add_eos=False)
+    encoded = encoder.encode(Prompt(ITEMS[0].prompt), ITEMS[0].steps, add_eos=False)
     with torch.no_grad():
         logp = model(torch.tensor(encoded.input_ids)[None]).logits[0].double().log_softmax(-1)
     steps = [0.0, 0.0]

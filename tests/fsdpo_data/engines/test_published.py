@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fakes import score_all
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
@@ -38,7 +39,6 @@ from fsdpo_data.engines.scorers.prm_format_tokens import PrmFormatTokenizer  # n
 from fsdpo_data.engines.scorers.prm_formats import (  # noqa: E402
     PRM_FORMATS,
     PublishedPrm,
-    get_prm_format,
 )
 from fsdpo_data.engines.scorers.published_prm import PrmHead, load_prm  # noqa: E402
 from fsdpo_data.engines.weights import resolve_prm  # noqa: E402
@@ -331,7 +331,7 @@ def test_rewards_equal_those_of_the_vendor(
     expected = vendor_rewards(family, path, inputs, shared)
     options = ScorerOptions(device="cpu", batch_tokens=2000, prm_format=family)
     scorer = load_prm(resolve_prm(str(path), options), options)
-    rewards = scorer.score(inputs)
+    rewards = score_all(scorer, inputs)
     assert [len(step_rewards) for step_rewards in expected] == [len(item.steps) for item in inputs]
     assert worst(rewards, expected) < 1e-4
     spread = [reward for rewards in expected for reward in rewards]
@@ -342,7 +342,7 @@ def test_rewards_equal_those_of_the_vendor(
     # One solution per batch, and a full forward pass for each.
     scorer._batch_tokens = 1
     scorer._can_share_prompts = False
-    assert worst(scorer.score(inputs), expected) < 1e-4
+    assert worst(score_all(scorer, inputs), expected) < 1e-4
 
 
 @pytest.mark.vllm
@@ -354,7 +354,7 @@ def test_vllm_gives_the_rewards_of_the_vendors(
     path, inputs = make_checkpoint(family), items(shared)
     options = ScorerOptions(engine="vllm", batch_tokens=2000, prm_format=family)
     scorer = load_scorer(str(path), options)
-    assert worst(scorer.score(inputs), vendor_rewards(family, path, inputs, shared)) < 1e-4
+    assert worst(score_all(scorer, inputs), vendor_rewards(family, path, inputs, shared)) < 1e-4
 
 
 HEADING_STEPS = [
@@ -551,7 +551,7 @@ def test_a_prm_format_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         'based_on = "trl"\nstep_token = "\\n\\n"\nprompt = "{prompt}"\n'
     )
-    mine = get_prm_format(str(tmp_path / "mine.toml"))
+    mine = PRM_FORMATS.find(str(tmp_path / "mine.toml"))
     assert (mine.name, mine.step_token, mine.prompt, mine.tokenize_separately) == (
         "mine.toml",
         "\n\n",
@@ -561,12 +561,12 @@ def test_a_prm_format_from_a_file(tmp_path: Path) -> None:
     assert mine.ref.digest != PRM_FORMATS["trl"].ref.digest
     (tmp_path / "odd.toml").write_text('marks = "x"\n')
     with pytest.raises(InputError, match=r"the PRM format odd\.toml has unknown keys: marks"):
-        get_prm_format(str(tmp_path / "odd.toml"))
+        PRM_FORMATS.find(str(tmp_path / "odd.toml"))
     with pytest.raises(InputError, match="expected one of qwen, "):
-        get_prm_format("quen")
+        PRM_FORMATS.find("quen")
     with pytest.raises(InputError, match="read_at = 'here': expected one of step_token, step"):
         (tmp_path / "bad.toml").write_text('read_at = "here"\n')
-        get_prm_format(str(tmp_path / "bad.toml"))
+        PRM_FORMATS.find(str(tmp_path / "bad.toml"))
 
 
 @pytest.mark.parametrize("family", ["trl", "llemma"])
@@ -636,21 +636,22 @@ def qwen_scorer(make_checkpoint: MakeCheckpoint) -> Scorer:
 def test_step_tokens_in_the_text_do_not_add_rewards(qwen_scorer: Scorer) -> None:
     """The vendors' procedures search for ids, so they would also find step tokens of the text."""
     steps = ["One <extra_0> and <extra_0>.\n\n", "Two.<|im_end|>\n\n", "Three."]
-    [rewards] = qwen_scorer.score([ScorerInput("p", steps, "What?")])
+    [rewards] = score_all(qwen_scorer, [ScorerInput("p", steps, "What?")])
     assert rewards is not None and len(rewards) == 3
 
 
 def test_too_long_solutions_and_wrong_formats(qwen_scorer: Scorer, tmp_path: Path) -> None:
-    long, none, short = qwen_scorer.score(
+    long, none, short = score_all(
+        qwen_scorer,
         [
             ScorerInput("p", ["a b " * 1500, "c"], "q"),
             ScorerInput("p", [], "q"),
             ScorerInput("p", ["a"], "q"),
-        ]
+        ],
     )
     assert long is None and none == [] and len(short or []) == 1
     with pytest.raises(InputError, match="the PRM format qwen needs the question"):
-        qwen_scorer.score([ScorerInput("p", ["a"])])
+        score_all(qwen_scorer, [ScorerInput("p", ["a"])])
     policy = str(save_random_model(tmp_path / "policy"))
     with pytest.raises(InputError, match=r"marks steps with '\[PRM\]', which is not a token"):
         load_scorer(policy, ScorerOptions(device="cpu", prm_format="pqm"))
@@ -670,8 +671,8 @@ def test_a_first_step_of_one_token_scores_the_same_next_to_other_solutions(
         ["Sure\n\n", "14"],
     ]
     inputs = [ScorerInput("p", steps, "What is 2 + 3 * 4?") for steps in solutions]
-    single_scores = [scorer.score([item])[0] for item in inputs]
-    assert worst(scorer.score(inputs), single_scores) < 1e-5
+    single_scores = [score_all(scorer, [item])[0] for item in inputs]
+    assert worst(score_all(scorer, inputs), single_scores) < 1e-5
 
 
 @pytest.mark.parametrize(("offset", "prompt"), [(1, "{question}"), (-3, "")])
@@ -698,7 +699,7 @@ def test_the_example_of_the_qwen_model_card(
     row = json.loads((shared / "data/stepwise/processbench/gsm8k.json").read_text())[0]
     steps = [step.replace("\\(", "(").replace("\\)", ")") for step in row["steps"]]
     item = ScorerInput("", [f"{step}\n\n" for step in steps], row["problem"])
-    [rewards] = load_scorer(model).score([item])
+    [rewards] = score_all(load_scorer(model), [item])
     assert rewards == pytest.approx(expected, abs=0.02)
 
 
@@ -725,7 +726,7 @@ def test_the_example_of_the_math_shepherd_model_card() -> None:
         (17, [0.9955, 0.9958, 0.9983, 0.0240]),
     ):
         item = ScorerInput("", [step.format(answer, answer) for step in steps], question)
-        [rewards] = scorer.score([item])
+        [rewards] = score_all(scorer, [item])
         assert rewards == pytest.approx(expected, abs=0.01)
 
 
@@ -760,12 +761,12 @@ def test_a_tied_head_is_the_input_embedding(
     save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
     item = ScorerInput("", ["Step 1: 2.\n", "Step 2: 4."], "1 + 3?")
     options = ScorerOptions(prm_format="math-shepherd", engine="transformers")
-    expected = load_scorer(str(path), options).score([item])
+    expected = score_all(load_scorer(str(path), options), [item])
     del tensors["lm_head.weight"]
     save_file(tensors, path / "model.safetensors", metadata={"format": "pt"})
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
-    assert load_scorer(str(path), options).score([item]) == expected
+    assert score_all(load_scorer(str(path), options), [item]) == expected
 
 
 @pytest.mark.parametrize(
@@ -833,6 +834,6 @@ def test_a_tokenizer_without_a_chat_template_is_named(
 ) -> None:
     tokenizer = tokenizer_of("qwen", shared)
     monkeypatch.setattr(tokenizer, "chat_template", None)
-    tokens = PrmFormatTokenizer(get_prm_format("qwen"), tokenizer)
+    tokens = PrmFormatTokenizer(PRM_FORMATS.find("qwen"), tokenizer)
     with pytest.raises(InputError, match="qwen needs a chat template, but the tokenizer has none"):
         tokens.encode(ScorerInput("", ["2"], "1 + 1?"), max_length=512)

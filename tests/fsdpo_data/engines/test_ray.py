@@ -8,23 +8,24 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from fakes import sample_all, score_all
 from random_model import save_random_prm
 
 from fsdpo_data.core.command_line import make_options
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
 from fsdpo_data.engines.choose_engine import select_sampler
 from fsdpo_data.engines.options import SamplerOptions, ScorerOptions
 from fsdpo_data.engines.ray import Placement, ReplicaPool
-from fsdpo_data.engines.samplers import PromptResult, StreamingSampler
+from fsdpo_data.engines.samplers import SampleResult
 from fsdpo_data.models.resolve import resolve
 from fsdpo_data.stages.pipeline import BuildOptions
 
@@ -152,7 +153,7 @@ class SquaresScorer:
         self._folder = Path(folder)
         self._slow = slow
 
-    def score(self, numbers: list[int]) -> list[int]:
+    def score(self, numbers: list[int]) -> Iterable[tuple[int, int]]:
         if 0 in numbers and not (self._folder / "died").exists():
             (self._folder / "died").touch()
             os.kill(os.getpid(), signal.SIGKILL)
@@ -166,17 +167,18 @@ class SquaresScorer:
             time.sleep(getattr(self, "_pause", 0.0))
             with (self._folder / f"by-{os.getpid()}").open("a") as done:
                 print(number, file=done)
-        return [number**2 for number in numbers]
+        return enumerate([number**2 for number in numbers])
 
 
-class ReversedSampler(StreamingSampler):
+class ReversedSampler:
     """A sampler that finishes prompts from the last to the first, and fails at ``!``."""
 
-    def stream(self, prompts: Sequence[str], spec: SamplingSpec) -> Iterator[PromptResult]:
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
         for index in reversed(range(len(prompts))):
-            if prompts[index] == "!":
+            text = prompts[index].text
+            if text == "!":
                 raise InputError("!: expected a word.")
-            yield PromptResult(index, [Completion(prompts[index].upper(), "stop", 1)] * spec.n)
+            yield index, [Completion(text.upper(), "stop", 1)] * spec.n
 
 
 @pytest.fixture(scope="module")
@@ -212,25 +214,25 @@ class TestReplicas:
         replicas = ReplicaPool(
             REF, partial(SquaresScorer, str(tmp_path)), Placement(actors=2), batch_size=32
         )
-        assert replicas.score(range(7)) == [0, 1, 4, 9, 16, 25, 36]
+        assert score_all(replicas, range(7)) == [0, 1, 4, 9, 16, 25, 36]
         assert (tmp_path / "died").exists()
-        assert replicas.score([3]) == [9]  # fewer items than replicas
-        assert replicas.score([]) == []
+        assert score_all(replicas, [3]) == [9]  # fewer items than replicas
+        assert score_all(replicas, []) == []
         with pytest.raises(InputError, match="-1: expected at least 0"):
-            replicas.score([1, 2, -1])
+            score_all(replicas, [1, 2, -1])
         with pytest.raises(
             UnavailableError, match=r"a replica of the model died [4-9] times in a row"
         ) as error:
-            replicas.score([1, 2, -2])
+            score_all(replicas, [1, 2, -2])
         assert "resume the run" in str(error.value)
-        assert replicas.score([4]) == [16]  # the dead replicas were replaced
+        assert score_all(replicas, [4]) == [16]  # the dead replicas were replaced
         replicas.close()
 
     def test_fast_replicas_take_the_items_of_a_slow_one(self, tmp_path: Path) -> None:
         (tmp_path / "died").touch()
         load = partial(SquaresScorer, str(tmp_path), slow=0)
         replicas = ReplicaPool(REF, load, Placement(actors=2, gpu_fraction=0.5), batch_size=32)
-        assert replicas.score(range(100)) == [number**2 for number in range(100)]
+        assert score_all(replicas, range(100)) == [number**2 for number in range(100)]
         counts = sorted(len(file.read_text().split()) for file in tmp_path.glob("by-*"))
         assert (
             counts[0] == 25 and counts[1] == 75
@@ -239,21 +241,21 @@ class TestReplicas:
 
     def test_prompts_arrive_as_soon_as_they_are_finished(self) -> None:
         replicas = ReplicaPool(REF, ReversedSampler, Placement(actors=2), batch_size=32)
-        results = list(replicas.stream(["a", "b", "c"], SamplingSpec(n=2)))
+        results = list(replicas.sample([*map(Prompt, "abc")], SamplingSpec(n=2)))
         assert sorted(index for index, _ in results) == [0, 1, 2]
         indices = [index for index, _ in results]
         assert indices.index(1) < indices.index(0)  # before its replica finished
-        samples = replicas.sample(["a", "b", "c"], SamplingSpec(n=2))
+        samples = sample_all(replicas, ["a", "b", "c"], SamplingSpec(n=2))
         assert [[completion.text for completion in completions] for completions in samples] == [
             ["A"] * 2,
             ["B"] * 2,
             ["C"] * 2,
         ]
         assert (
-            replicas.sample(["a"], SamplingSpec(n=1))[0][0].text == "A"
+            sample_all(replicas, ["a"], SamplingSpec(n=1))[0][0].text == "A"
         )  # fewer prompts than replicas
         with pytest.raises(InputError, match="!: expected a word"):
-            replicas.sample(["a", "!"], SamplingSpec(n=1))
+            sample_all(replicas, ["a", "!"], SamplingSpec(n=1))
         replicas._kill()
 
 

@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import torch
 from base_model import END_OF_TURN, write_base_model
+from fakes import sample_all
 from random_model import save_random_model
 from transformers import DynamicCache
 
 import fsdpo_data.engines.samplers.transformers as transformers_sampler
 from fsdpo_data.core.errors import InputError, UnavailableError
 from fsdpo_data.core.identity import ModelRef
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
 from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.engines.samplers import EngineLoader
 from fsdpo_data.engines.samplers.grouped_attention import REGISTERED_NAME, use_grouped_attention
@@ -80,7 +81,7 @@ def greedy_by_hand(path: str, prompt: str, tokens: int) -> list[int]:
 
     net = AutoModelForCausalLM.from_pretrained(path).eval()
     tokenizer = AutoTokenizer.from_pretrained(path)
-    ids = encode_prompt(tokenizer, prompt)
+    ids = encode_prompt(tokenizer, Prompt(prompt))
     start = len(ids)
     for _ in range(tokens):
         with torch.inference_mode():
@@ -97,7 +98,9 @@ def test_greedy_is_the_argmax_of_every_step(
 
     tokenizer = AutoTokenizer.from_pretrained(model_path)
     spec = SamplingSpec(n=1, temperature=0, max_tokens=24)
-    for prompt, (completion,) in zip(PROMPTS, random_sampler.sample(PROMPTS, spec), strict=True):
+    for prompt, (completion,) in zip(
+        PROMPTS, sample_all(random_sampler, PROMPTS, spec), strict=True
+    ):
         ids = greedy_by_hand(model_path, prompt, 24)
         assert completion.text == tokenizer.decode(ids, skip_special_tokens=True)
         assert completion.n_tokens == len(ids)
@@ -107,14 +110,14 @@ def test_greedy_is_the_argmax_of_every_step(
 
 def test_a_sample_depends_only_on_seed_prompt_and_index(model_path: str) -> None:
     spec = SamplingSpec(n=6, max_tokens=20, seed=3)
-    one_by_one = completion_texts(load_sampler(model_path, batch_size=1).sample(PROMPTS, spec))
+    one_by_one = completion_texts(sample_all(load_sampler(model_path, batch_size=1), PROMPTS, spec))
     together = load_sampler(model_path, batch_size=64)
-    assert completion_texts(together.sample(PROMPTS, spec)) == one_by_one
-    assert completion_texts(together.sample(PROMPTS[::-1], spec)) == one_by_one[::-1]
+    assert completion_texts(sample_all(together, PROMPTS, spec)) == one_by_one
+    assert completion_texts(sample_all(together, PROMPTS[::-1], spec)) == one_by_one[::-1]
     fewer = SamplingSpec(n=2, max_tokens=20, seed=3)
-    assert completion_texts(together.sample(PROMPTS[1:2], fewer)) == [one_by_one[1][:2]]
+    assert completion_texts(sample_all(together, PROMPTS[1:2], fewer)) == [one_by_one[1][:2]]
     other = SamplingSpec(n=6, max_tokens=20, seed=4)
-    assert completion_texts(together.sample(PROMPTS, other)) != one_by_one
+    assert completion_texts(sample_all(together, PROMPTS, other)) != one_by_one
     assert len({text for prompt_texts in one_by_one for text in prompt_texts}) > 12
 
 
@@ -134,11 +137,11 @@ def test_sentencepiece_completions_keep_their_space(tmp_path: Path) -> None:
     LlamaForCausalLM(config).save_pretrained(tmp_path)
     spaced.save_pretrained(tmp_path)
     engine, prompt = load_sampler(str(tmp_path)), "Problem: 12"
-    (free,) = engine.sample([prompt], SamplingSpec(n=8, max_tokens=8, temperature=2, seed=1))
+    (free,) = sample_all(engine, [prompt], SamplingSpec(n=8, max_tokens=8, temperature=2, seed=1))
     encoder = StepTokenizer(spaced)
     for completion in free:
         ids = (
-            encoder.encode(prompt, [completion.text], add_eos=False).input_ids.tolist()
+            encoder.encode(Prompt(prompt), [completion.text], add_eos=False).input_ids.tolist()
             if completion.text
             else []
         )
@@ -152,12 +155,12 @@ def test_a_stop_string_ends_the_text_and_is_not_part_of_it(
     free = SamplingSpec(n=8, temperature=0.8, max_tokens=40, seed=1)
     stop = "a"
     assert any(
-        stop in text for text in completion_texts(random_sampler.sample(PROMPTS[:1], free))[0]
+        stop in text for text in completion_texts(sample_all(random_sampler, PROMPTS[:1], free))[0]
     )
     stopping = free.replace(stop=(stop,))
     free_completions, stopped_completions = (
-        random_sampler.sample(PROMPTS[:1], free)[0],
-        random_sampler.sample(PROMPTS[:1], stopping)[0],
+        sample_all(random_sampler, PROMPTS[:1], free)[0],
+        sample_all(random_sampler, PROMPTS[:1], stopping)[0],
     )
     for full, cut in zip(free_completions, stopped_completions, strict=True):
         assert cut.text == full.text.partition(stop)[0]
@@ -173,7 +176,7 @@ def test_a_stop_string_that_begins_in_the_prompt_ends_nothing(
     random_sampler: TransformersSampler,
 ) -> None:
     """The last character of the prompt and the first of the text form the stop string."""
-    free_results = random_sampler.sample(PROMPTS, SamplingSpec(n=4, max_tokens=12, seed=1))
+    free_results = sample_all(random_sampler, PROMPTS, SamplingSpec(n=4, max_tokens=12, seed=1))
     tested = 0
     for prompt, free_completions in zip(PROMPTS, free_results, strict=True):
         for index, free in enumerate(free_completions):
@@ -181,7 +184,7 @@ def test_a_stop_string_that_begins_in_the_prompt_ends_nothing(
             if len(stop) < 2 or stop in free.text:
                 continue
             spec = SamplingSpec(n=4, max_tokens=12, seed=1, stop=(stop,))
-            completion = random_sampler.sample([prompt], spec)[0][index]
+            completion = sample_all(random_sampler, [prompt], spec)[0][index]
             assert completion.text == free.text and completion.stop_string is None
             assert completion.finish_reason == free.finish_reason
             assert completion.n_tokens == free.n_tokens
@@ -200,7 +203,7 @@ def test_a_stop_string_that_is_a_special_token_ends_the_sequence(tmp_path: Path)
     expected, free, stopped = (
         [
             (completion.text, completion.finish_reason, completion.n_tokens)
-            for completions in load_sampler(str(path)).sample(prompts, run_spec)
+            for completions in sample_all(load_sampler(str(path)), prompts, run_spec)
             for completion in completions
         ]
         for path, run_spec in ((CHECKPOINT, spec), (model, spec), (model, stopping))
@@ -215,9 +218,9 @@ def test_rounds_do_not_change_the_samples(
     random_sampler: TransformersSampler, monkeypatch: pytest.MonkeyPatch, stop: tuple[str, ...]
 ) -> None:
     spec = SamplingSpec(n=6, temperature=1, max_tokens=50, stop=stop)
-    at_once = random_sampler.sample(PROMPTS, spec)
+    at_once = sample_all(random_sampler, PROMPTS, spec)
     monkeypatch.setattr("fsdpo_data.engines.samplers.transformers.FIRST_ROUND_TOKENS", 3)
-    in_rounds = random_sampler.sample(PROMPTS, spec)
+    in_rounds = sample_all(random_sampler, PROMPTS, spec)
     pairs = [
         (first, second)
         for group, again in zip(at_once, in_rounds, strict=True)
@@ -280,10 +283,10 @@ def test_contexts_in_chunks_do_not_change_the_samples(
 ) -> None:
     """Chunks are shorter than the padding of the shortest context."""
     spec = SamplingSpec(n=2, temperature=1, max_tokens=30)
-    expected = random_sampler.sample(PROMPTS, spec)
+    expected = sample_all(random_sampler, PROMPTS, spec)
     monkeypatch.setattr(transformers_sampler, "MAX_PREFILL_TOKENS", 2 * len(PROMPTS) * spec.n)
     monkeypatch.setattr(transformers_sampler, "MAX_PROBABILITIES", 700)
-    in_chunks = random_sampler.sample(PROMPTS, spec)
+    in_chunks = sample_all(random_sampler, PROMPTS, spec)
     assert completion_texts(in_chunks) == completion_texts(expected)
 
 
@@ -345,7 +348,7 @@ def test_the_caches_of_a_batch_take_a_quarter_of_the_free_gpu_memory(
 
 def test_the_context_length_limits_completions(random_sampler: TransformersSampler) -> None:
     spec = SamplingSpec(n=2, max_tokens=1000)
-    full, near = random_sampler.sample(["x " * 300, "1 " * 120], spec)
+    full, near = sample_all(random_sampler, ["x " * 300, "1 " * 120], spec)
     assert full == [Completion("", "length", 0)] * 2
     assert all(completion.n_tokens <= 16 for completion in near)
 
@@ -353,7 +356,7 @@ def test_the_context_length_limits_completions(random_sampler: TransformersSampl
 def test_the_seconds_of_a_batch_are_divided_among_its_samples(
     random_sampler: TransformersSampler,
 ) -> None:
-    (completions,) = random_sampler.sample(PROMPTS[:1], SamplingSpec(n=4, max_tokens=5))
+    (completions,) = sample_all(random_sampler, PROMPTS[:1], SamplingSpec(n=4, max_tokens=5))
     assert all(completion.seconds > 0 for completion in completions)
 
 
@@ -382,7 +385,11 @@ def test_encode_prompt_does_not_add_a_second_bos(tmp_path: Path) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(save_tokenizer(tmp_path))
-    assert encode_prompt(tokenizer, "user") == encode_prompt(tokenizer, "<s>user") == [0, 3]
+    assert (
+        encode_prompt(tokenizer, Prompt("user"))
+        == encode_prompt(tokenizer, Prompt("<s>user"))
+        == [0, 3]
+    )
 
 
 def test_cut_at_stop_takes_the_earliest() -> None:

@@ -25,17 +25,18 @@ from random_model import save_random_model, save_random_prm
 
 torch = pytest.importorskip("torch")
 import transformers  # noqa: E402
-from fakes import TableScorer  # noqa: E402
+from fakes import TableScorer, score_all  # noqa: E402
 from scored import REF, solutions, worst  # noqa: E402
 
 from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError  # noqa: E402
 from fsdpo_data.core.progress import LineProgress  # noqa: E402
+from fsdpo_data.core.sampling import Prompt  # noqa: E402
 from fsdpo_data.dataset.derive import derive_dataset  # noqa: E402
 from fsdpo_data.dataset.manifest import read_manifest  # noqa: E402
 from fsdpo_data.dataset.validate import validate  # noqa: E402
 from fsdpo_data.engines.choose_engine import resolve_engine  # noqa: E402
+from fsdpo_data.engines.load import resolve_reward_model  # noqa: E402
 from fsdpo_data.engines.options import ScorerOptions  # noqa: E402
-from fsdpo_data.engines.resolved import resolve_reward_model  # noqa: E402
 from fsdpo_data.engines.scorers import ScorerInput  # noqa: E402
 from fsdpo_data.engines.scorers.prm import PrmScorer  # noqa: E402
 from fsdpo_data.engines.scorers.token_scorer import length_batches  # noqa: E402
@@ -99,7 +100,7 @@ def test_rewards_are_those_of_plain_forward_passes(
     items = solutions()
     scorer = scorer_of(model, share_prompts=share_prompts, batch_tokens=batch_tokens)
     expected = reference(model, items)
-    assert worst(scorer.score(items), expected) < 1e-5
+    assert worst(score_all(scorer, items), expected) < 1e-5
     spread = [reward for rewards in expected for reward in rewards]
     assert max(spread) - min(spread) > 0.5, "equal rewards would not test the scorer"
 
@@ -107,7 +108,7 @@ def test_rewards_are_those_of_plain_forward_passes(
 def test_bfloat16_is_close(model: Path) -> None:
     items = solutions()
     scorer = scorer_of(model, dtype="bfloat16")
-    assert worst(scorer.score(items), reference(model, items)) < 0.1
+    assert worst(score_all(scorer, items), reference(model, items)) < 0.1
     assert scorer._can_share_prompts, "rounding errors must not turn off sharing"
 
 
@@ -137,7 +138,7 @@ def test_other_architectures(tmp_path: Path, policy: Path, family: str) -> None:
     transformers.AutoTokenizer.from_pretrained(policy).save_pretrained(tmp_path)
     items = solutions()
     scorer = scorer_of(tmp_path, batch_tokens=700)
-    assert worst(scorer.score(items), reference(tmp_path, items)) < 1e-5
+    assert worst(score_all(scorer, items), reference(tmp_path, items)) < 1e-5
 
 
 def test_a_prefix_has_the_rewards_of_the_full_solution(model: Path) -> None:
@@ -145,13 +146,13 @@ def test_a_prefix_has_the_rewards_of_the_full_solution(model: Path) -> None:
     items = [item for item in solutions() if len(item.steps) > 2]
     scorer = scorer_of(model)
     prefixes = [ScorerInput(item.prompt, item.steps[:2]) for item in items]
-    expected = [(rewards or [])[:2] for rewards in scorer.score(items)]
-    assert worst(scorer.score(prefixes), expected) < 1e-5
+    expected = [(rewards or [])[:2] for rewards in score_all(scorer, items)]
+    assert worst(score_all(scorer, prefixes), expected) < 1e-5
 
 
 def test_repeated_texts_get_equal_rewards(model: Path) -> None:
     item, other = solutions()[:2]
-    rewards = scorer_of(model).score([item, other, item])
+    rewards = score_all(scorer_of(model), [item, other, item])
     assert rewards[0] == rewards[2] and rewards[0] is not rewards[2]
 
 
@@ -163,7 +164,7 @@ def test_solutions_without_steps_and_too_long_solutions(model: Path) -> None:
         item,
         ScorerInput("p" * 300, ["x"]),
     ]
-    none, long, rewards, prompt = scorer_of(model).score(items)
+    none, long, rewards, prompt = score_all(scorer_of(model), items)
     assert none == [] and long is None and prompt is None and len(rewards or []) == len(item.steps)
 
 
@@ -177,7 +178,7 @@ def test_training_and_scoring_read_the_same_tokens(model: Path, tmp_path: Path) 
     ).train
     encoder = StepTokenizer(tokenizer)
     for row, read in zip(rows, trained, strict=True):
-        encoded = encoder.encode(row["prompt"], row["completions"], add_eos=False)
+        encoded = encoder.encode(Prompt(row["prompt"]), row["completions"], add_eos=False)
         assert (encoded.input_ids.tolist(), encoded.score_positions) == (
             read.solution.input_ids.tolist(),
             read.label_positions,
@@ -220,13 +221,13 @@ def test_nan_rewards_are_refused(policy: Path, tmp_path: Path) -> None:
         UnavailableError,
         match="prm = 'prm': the reward model returned NaN or infinite step rewards",
     ):
-        scorer_of(model).score([ScorerInput("p", ["a\n", "b"])])
+        score_all(scorer_of(model), [ScorerInput("p", ["a\n", "b"])])
 
 
 def test_the_table_scorer_is_a_scorer() -> None:
     scorer = TableScorer({"ab": [0.5, 0.25], "c": None})
     items = [ScorerInput("p", ["a", "b"]), ScorerInput("p", ["c"])]
-    assert scorer.score(items) == [[0.5, 0.25], None]
+    assert score_all(scorer, items) == [[0.5, 0.25], None]
 
 
 TABLE = TableScorer({RIGHT: [0.75, 0.875], WRONG: [0.5, 0.125], "I do not know": [0.25], "": []})
@@ -259,9 +260,9 @@ def test_the_scorer_receives_the_question(tmp_path: Path) -> None:
     requests = set()
 
     class RecordingScorer(TableScorer):
-        def score(self, items: Any) -> Any:
+        def compute_rewards(self, items: Any) -> Any:
             requests.update((item.prompt, item.question) for item in items)
-            return super().score(items)
+            return super().compute_rewards(items)
 
     score_dataset(tmp_path / "run", tmp_path / "scored", RecordingScorer(TABLE._rewards))
     questions = [question.question for question in problem_set().problems]
@@ -297,11 +298,11 @@ def test_a_run_stopped_between_files_continues_with_the_next_file(
     class DyingScorer(TableScorer):
         calls = 0
 
-        def score(self, items: Any) -> Any:
+        def compute_rewards(self, items: Any) -> Any:
             self.calls += 1
             if self.calls == 3:
                 raise UnavailableError("the engine died")
-            return super().score(items)
+            return super().compute_rewards(items)
 
     dying_scorer = DyingScorer(TABLE._rewards)
     with pytest.raises(UnavailableError):
@@ -370,7 +371,7 @@ def test_likelihoods_equal_those_of_plain_forward_passes(policy: Path) -> None:
     scorer = LikelihoodScorer(
         ResolvedWeights(REF, str(policy)), ScorerOptions(device="cpu", batch_tokens=300)
     )
-    likelihoods = scorer.score(items)
+    likelihoods = score_all(scorer, items)
     log_likelihoods = scorer.log_likelihoods(items)
     assert likelihoods[-2:] == [[], None]
     assert log_likelihoods[-2:] == [None, None]

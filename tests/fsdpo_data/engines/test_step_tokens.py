@@ -16,6 +16,7 @@ from small_tokenizer import save_tokenizer
 transformers = pytest.importorskip("transformers")
 
 from fsdpo_data.core.errors import InputError  # noqa: E402
+from fsdpo_data.core.sampling import Prompt  # noqa: E402
 from fsdpo_data.engines.samplers.tokenization import CompletionDecoder, encode_prompt  # noqa: E402
 from fsdpo_data.engines.step_tokens import (  # noqa: E402
     PROMPT_STEP_ID,
@@ -25,7 +26,7 @@ from fsdpo_data.engines.step_tokens import (  # noqa: E402
 )
 from fsdpo_data.steps.segment import split_at_newlines, split_auto  # noqa: E402
 
-PLAIN = "Problem: What is 2 + 2?\nSolution:\n"
+PLAIN = Prompt("Problem: What is 2 + 2?\nSolution:\n")
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +81,7 @@ def test_every_step_of_real_solutions_has_one_score_position(
         check(encoded, steps, tokenizer)
         # The ids equal those of the joined text: steps add no marks and no token boundaries.
         assert encoded.input_ids.tolist() == [
-            *tokenizer(PLAIN + "".join(steps))["input_ids"],
+            *tokenizer(PLAIN.text + "".join(steps))["input_ids"],
             tokenizer.eos_token_id,
         ]
 
@@ -99,16 +100,16 @@ COMPLETIONS = (
 )
 
 
-@pytest.mark.parametrize("prompt", [PLAIN, "### Response:", "Solution: Step 1: "])
+@pytest.mark.parametrize("prompt", [PLAIN.text, "### Response:", "Solution: Step 1: "])
 def test_completion_ids_continue_the_prompt(
     tokenizer: Any, encoder: StepTokenizer, prompt: str
 ) -> None:
     """After ``### Response:``, ``Let's`` starts with the token ``Let``, without a "▁"."""
     decode = CompletionDecoder(tokenizer)
-    head = encode_prompt(tokenizer, prompt)
+    head = encode_prompt(tokenizer, Prompt(prompt))
     sentencepiece = "▁" in tokenizer.get_vocab()
     for text in COMPLETIONS:
-        ids = encoder.encode(prompt, [text], add_eos=False).input_ids.tolist()
+        ids = encoder.encode(Prompt(prompt), [text], add_eos=False).input_ids.tolist()
         assert ids[: len(head)] == head
         assert decode(ids[len(head) :]) == text
         # Tokenized together, the end of a prompt and the completion may become one token: ":" and
@@ -145,7 +146,7 @@ def test_the_leading_space_of_a_normalizer_is_handled() -> None:
         [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
     fast = PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="</s>")
-    encoded = StepTokenizer(fast).encode("a", ["a", " a"], add_eos=True)
+    encoded = StepTokenizer(fast).encode(Prompt("a"), ["a", " a"], add_eos=True)
     assert encoded.input_ids.tolist() == [2, 1, 2, 3]
     assert CompletionDecoder(fast)([2, 1]) == " aa"
 
@@ -220,7 +221,7 @@ def test_prompts_get_one_bos_and_no_eos(tokenizer: Any, encoder: StepTokenizer) 
         return
     # A chat template can write the token too.
     assert (
-        encoder.encode(bos + PLAIN, ["4"], add_eos=False)
+        encoder.encode(Prompt(bos + PLAIN.text), ["4"], add_eos=False)
         .input_ids.tolist()
         .count(tokenizer.bos_token_id)
         == 1
@@ -233,7 +234,8 @@ def test_a_solution_without_steps_has_no_score_positions(
     qwen2: Any, qwen2_encoder: StepTokenizer
 ) -> None:
     encoded = qwen2_encoder.encode(PLAIN, [], add_eos=True)
-    assert encoded.score_positions == [] and encoded.input_ids.tolist() == qwen2(PLAIN)["input_ids"]
+    assert encoded.score_positions == []
+    assert encoded.input_ids.tolist() == qwen2(PLAIN.text)["input_ids"]
 
 
 def test_a_step_the_tokenizer_cannot_see_is_an_error(tmp_path: Path) -> None:
@@ -244,14 +246,14 @@ def test_a_step_the_tokenizer_cannot_see_is_an_error(tmp_path: Path) -> None:
         tokenizer_object=Tokenizer(models.BPE({"a": 0, "</s>": 1}, [])), eos_token="</s>"
     )
     with pytest.raises(InputError, match=r"step 2 of 2, 'b', has no token"):
-        StepTokenizer(blind).encode("a", ["a", "b"], add_eos=True)
+        StepTokenizer(blind).encode(Prompt("a"), ["a", "b"], add_eos=True)
 
 
 def test_lone_surrogates_are_encoded_as_replacement_characters(
     qwen2_encoder: StepTokenizer,
 ) -> None:
-    expected = qwen2_encoder.encode("q \ufffd", ["a \ufffd\n", "b"], add_eos=True)
-    encoded = qwen2_encoder.encode("q \ud800", ["a \ud800\n", "b"], add_eos=True)
+    expected = qwen2_encoder.encode(Prompt("q \ufffd"), ["a \ufffd\n", "b"], add_eos=True)
+    encoded = qwen2_encoder.encode(Prompt("q \ud800"), ["a \ud800\n", "b"], add_eos=True)
     assert np.array_equal(encoded.input_ids, expected.input_ids)
     assert encoded.score_positions == expected.score_positions
 
@@ -283,7 +285,8 @@ def test_the_settings_of_the_tokenizer_do_not_change(tmp_path: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(save_tokenizer(tmp_path))
     serialized = tokenizer.backend_tokenizer.to_str()
     tokenizer("user user", truncation=True, max_length=1)  # leaves truncation switched on
-    assert len(StepTokenizer(tokenizer).encode("user", ["user user"], add_eos=False).input_ids) == 4
+    encoded = StepTokenizer(tokenizer).encode(Prompt("user"), ["user user"], add_eos=False)
+    assert len(encoded.input_ids) == 4
     assert tokenizer("user")["input_ids"] == [0, 3]
     tokenizer.backend_tokenizer.no_truncation()
     assert tokenizer.backend_tokenizer.to_str() == serialized
@@ -415,7 +418,9 @@ def test_a_chat_solution_ends_with_the_token_that_ends_the_turns_of_its_prompt(
 
     def last_ids(prompt: str, text: str, **options: bool) -> list[int]:
         return (
-            encoder.encode(prompt, [text], **{"add_eos": True, **options}).input_ids[-2:].tolist()
+            encoder.encode(Prompt(prompt), [text], **{"add_eos": True, **options})
+            .input_ids[-2:]
+            .tolist()
         )
 
     text_end = tokenizer("x\n", add_special_tokens=False)["input_ids"][-1]
@@ -428,5 +433,5 @@ def test_a_chat_solution_ends_with_the_token_that_ends_the_turns_of_its_prompt(
     # The token of the tokenizer may end turns, and another one that ends sequences may begin them.
     own_end = tokenizer.eos_token
     assert last_ids(f"User: 42?{own_end}\n<tool|>", "x\n") == [text_end, tokenizer.eos_token_id]
-    plain = StepTokenizer(tokenizer).encode("User: 42?<turn|>\n", ["x\n"], add_eos=True)
+    plain = StepTokenizer(tokenizer).encode(Prompt("User: 42?<turn|>\n"), ["x\n"], add_eos=True)
     assert plain.input_ids[-1] == tokenizer.eos_token_id

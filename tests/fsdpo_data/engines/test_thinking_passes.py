@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import THOUGHT, ThinkingSampler
+from fakes import THOUGHT, ThinkingSampler, sample_all
 from random_model import save_random_model
 
 from fsdpo_data.answers.thinking import THINKING_MARKERS
@@ -20,11 +20,8 @@ def solve(
     model: ThinkingSampler, prompt: str = "2+2?<think>\n", **spec_fields: Any
 ) -> list[Completion]:
     spec = SamplingSpec(**{"n": 2, "max_tokens": 100, **spec_fields})
-    [(_, completions)] = LoadedSampler(model).stream([prompt], spec)
-    n_requests = len(model.requests)
-    assert LoadedSampler(model).sample([prompt], spec) == [completions]
-    del model.requests[n_requests:]  # the tests count the requests of one call
-    return list(completions)
+    [completions] = sample_all(LoadedSampler(model), [prompt], spec)
+    return completions
 
 
 @pytest.mark.parametrize("counts", [True, False])
@@ -65,7 +62,7 @@ def test_the_answer_has_the_remaining_tokens() -> None:
 def test_models_without_thinking_are_sampled_in_one_pass() -> None:
     model = ThinkingSampler()
     spec = SamplingSpec(n=2, max_tokens=100, stop=("\n\n",))
-    completions = dict(LoadedSampler(model).stream(["a 2+2?", "b 2+2?"], spec))
+    completions = sample_all(LoadedSampler(model), ["a 2+2?", "b 2+2?"], spec)
     assert [completion.text for completion in completions[1]] == ["0: It is 4.", "1: It is 4."]
     assert model.requests == [(["a 2+2?", "b 2+2?"], spec)]
 
@@ -82,7 +79,7 @@ def test_a_prompt_that_fills_the_context_is_truncated() -> None:
 def test_an_engine_that_cannot_continue_a_text_samples_in_one_pass() -> None:
     model = ThinkingSampler()
     spec = SamplingSpec(n=2, max_tokens=100, stop=("\n\nMore",))
-    LoadedSampler(model, can_continue=False).sample(["2+2?<think>\n"], spec)
+    sample_all(LoadedSampler(model, can_continue=False), ["2+2?<think>\n"], spec)
     assert model.requests == [(["2+2?<think>\n"], spec)]
 
 

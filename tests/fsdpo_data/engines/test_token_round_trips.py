@@ -115,7 +115,7 @@ def step_tokenizer(tokenizer: Any) -> StepTokenizer:
     return StepTokenizer(tokenizer, [tokenizer.eos_token_id])
 
 
-def encode(tokenizer: Any, prompt: str, steps: list[str]) -> EncodedSolution | None:
+def encode(tokenizer: Any, prompt: Prompt, steps: list[str]) -> EncodedSolution | None:
     try:
         return step_tokenizer(tokenizer).encode(prompt, steps, add_eos=True)
     except InputError as error:
@@ -160,7 +160,7 @@ def check_sampled_ids(tokenizer: Any, chunks: list[str], cuts: list[int]) -> Non
         return
     ids: list[int] = []
     for chunk in chunks:
-        encoded = step_tokenizer(tokenizer).encode("", [chunk], add_eos=False)
+        encoded = step_tokenizer(tokenizer).encode(Prompt(""), [chunk], add_eos=False)
         chunk_ids = encoded.input_ids[encoded.prompt_length :].tolist()
         if cuts.count(len(chunk)) % 2 and len(chunk) < 9:
             chunk_ids = [i for byte in chunk.encode() for i in byte_ids(tokenizer, byte)]
@@ -184,7 +184,7 @@ def check_sampled_ids(tokenizer: Any, chunks: list[str], cuts: list[int]) -> Non
         assert len(known_bytes) - len(token_bytes(tokenizer, ids[n_known - 1])) < len(
             known_text.encode()
         )
-        assert decoder.decode_new(context, ids[n_known:], skip_special=True) == "".join(
+        assert decoder.decode_continuation(context, ids[n_known:], skip_special=True) == "".join(
             steps[count:]
         )
 
@@ -192,12 +192,12 @@ def check_sampled_ids(tokenizer: Any, chunks: list[str], cuts: list[int]) -> Non
 def check_context_ids(tokenizer: Any, question: str, text: str) -> None:
     """Check that a completion has the ids with which the joined text goes on after its prompt."""
     prompt = f"Problem: {question}\n"
-    prompt_ids = encode_prompt(tokenizer, prompt)
-    joined_ids = encode_prompt(tokenizer, prompt + text)
+    prompt_ids = encode_prompt(tokenizer, Prompt(prompt))
+    joined_ids = encode_prompt(tokenizer, Prompt(prompt + text))
     n_prompt = len(prompt_ids)
     # A token may belong to both; a model never writes it.
     if joined_ids[:n_prompt] == prompt_ids and joined_ids[n_prompt:]:
-        encoded = step_tokenizer(tokenizer).encode(prompt, [text], add_eos=False)
+        encoded = step_tokenizer(tokenizer).encode(Prompt(prompt), [text], add_eos=False)
         assert encoded.input_ids.tolist()[n_prompt:] == joined_ids[n_prompt:]
 
 

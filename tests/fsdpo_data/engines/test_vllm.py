@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from base_model import END_OF_TURN, write_base_model
+from fakes import sample_all
 from helpers import read_sample_settings
 from near import TIE, gap
 
@@ -53,8 +54,8 @@ def test_greedy_completions_equal_those_of_transformers_except_at_ties(
     from fsdpo_data.engines.samplers.transformers import TransformersSampler
 
     spec = SamplingSpec(n=1, temperature=0, max_tokens=256)
-    ours = TransformersSampler(tiny, SamplerOptions(device="cpu")).sample(prompts, spec)
-    theirs = engine.sample(prompts, spec)
+    ours = sample_all(TransformersSampler(tiny, SamplerOptions(device="cpu")), prompts, spec)
+    theirs = sample_all(engine, prompts, spec)
     pairs = [(a, b) for (a,), (b,) in zip(ours, theirs, strict=True)]
     differing = [i for i, (a, b) in enumerate(pairs) if a.text != b.text]
     gaps = [
@@ -70,13 +71,15 @@ def test_greedy_completions_equal_those_of_transformers_except_at_ties(
 
 @pytest.mark.short_proof
 def test_a_sample_depends_on_seed_prompt_and_index(engine: Any, prompts: list[str]) -> None:
-    many = completion_texts(engine.sample(prompts[:20], SamplingSpec(n=8, max_tokens=64)))
-    few = completion_texts(engine.sample(prompts[:20][::-1], SamplingSpec(n=3, max_tokens=64)))[
-        ::-1
-    ]
+    many = completion_texts(sample_all(engine, prompts[:20], SamplingSpec(n=8, max_tokens=64)))
+    few = completion_texts(
+        sample_all(engine, prompts[:20][::-1], SamplingSpec(n=3, max_tokens=64))
+    )[::-1]
     n_equal = sum(a[:3] == b for a, b in zip(many, few, strict=True))
     assert n_equal >= 19  # rounding in another batch may change a sample
-    other = completion_texts(engine.sample(prompts[:20], SamplingSpec(n=8, max_tokens=64, seed=1)))
+    other = completion_texts(
+        sample_all(engine, prompts[:20], SamplingSpec(n=8, max_tokens=64, seed=1))
+    )
     assert many != other
     assert all(len(set(prompt_texts)) > 1 for prompt_texts in many)
 
@@ -86,7 +89,7 @@ def test_thinking_ignores_stop_strings(engine: Any, prompts: list[str]) -> None:
     thinking_prompts = [f"{prompt}<think>\n" for prompt in prompts[:4]]
     completions = [
         completion
-        for _, prompt_completions in LoadedSampler(engine).stream(thinking_prompts, spec)
+        for prompt_completions in sample_all(LoadedSampler(engine), thinking_prompts, spec)
         for completion in prompt_completions
     ]
     assert len(completions) == 12 and all(
@@ -98,14 +101,16 @@ def test_thinking_ignores_stop_strings(engine: Any, prompts: list[str]) -> None:
 @pytest.mark.short_proof
 def test_stop_strings_length_and_context(engine: Any, prompts: list[str]) -> None:
     (free,), (stopped,) = (
-        engine.sample(prompts[:1], SamplingSpec(n=1, temperature=0, max_tokens=64, stop=stop))[0]
+        sample_all(engine, prompts[:1], SamplingSpec(n=1, temperature=0, max_tokens=64, stop=stop))[
+            0
+        ]
         for stop in ((), ("Step 2",))
     )
     assert stopped.text == free.text.partition("Step 2")[0] and stopped.finish_reason == "stop"
     assert (stopped.stop_string, free.stop_string) == ("Step 2", None)
-    (short,) = engine.sample(prompts[:1], SamplingSpec(n=1, max_tokens=3))[0]
+    (short,) = sample_all(engine, prompts[:1], SamplingSpec(n=1, max_tokens=3))[0]
     assert (short.n_tokens, short.finish_reason) == (3, "length")
-    full, fits = engine.sample(["9" * 5000, prompts[0]], SamplingSpec(n=2, max_tokens=4))
+    full, fits = sample_all(engine, ["9" * 5000, prompts[0]], SamplingSpec(n=2, max_tokens=4))
     assert full == [Completion("", "length", 0)] * 2
     assert all(completion.n_tokens for completion in fits)
 
@@ -125,8 +130,8 @@ def test_a_stop_string_that_is_a_special_token_ends_the_sequence(
             for completion in completions
         ]
         for sampled in (
-            engine.sample(prompts[:4], spec),
-            sampler.sample(prompts[:4], spec.replace(stop=(END_OF_TURN,))),
+            sample_all(engine, prompts[:4], spec),
+            sample_all(sampler, prompts[:4], spec.replace(stop=(END_OF_TURN,))),
         )
     )
     sampler.close()
@@ -166,7 +171,9 @@ def test_two_replicas_sample_the_completions_of_one(engine: Any, tmp_path: Path)
         [completion["text"] for completion in record["completions"]] for record in records
     ]
     spec = SamplingSpec(n=4, max_tokens=64)
-    single_texts = completion_texts(engine.sample([record["prompt"] for record in records], spec))
+    single_texts = completion_texts(
+        sample_all(engine, [record["prompt"] for record in records], spec)
+    )
     assert len(replica_texts) == 20
     n_equal = sum(a == b for a, b in zip(single_texts, replica_texts, strict=True))
     assert n_equal >= 18  # rounding in another batch may change a sample

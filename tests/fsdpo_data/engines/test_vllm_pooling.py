@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 import torch
 from command_line import run
+from fakes import score_all
 from helpers import problem_set, reward_statistics_of, small_build
 from openai_server import Script, Trick, says, serving
 from published import save_published
@@ -29,7 +30,7 @@ from fsdpo_data.core.errors import InputError, ItemError, UnavailableError
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.engines.load import load_scorer
 from fsdpo_data.engines.options import ConnectionOptions, ScorerOptions
-from fsdpo_data.engines.scorers import ScorerInput, score_outcomes
+from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.untrusted import read_tokenizer
 
 #: Seconds that the server may need to start on a busy machine.
@@ -78,8 +79,8 @@ def test_vllm_serves_the_rewards_of_the_qwen_prm(
     pooling: str, shared: Path, tmp_path: Path
 ) -> None:
     prm = save_published(tmp_path / "Qwen2.5-Math-PRM-7B", "qwen", shared)
-    expected = load_scorer(str(prm), ScorerOptions(engine="transformers", device="cpu")).score(
-        ITEMS
+    expected = score_all(
+        load_scorer(str(prm), ScorerOptions(engine="transformers", device="cpu")), ITEMS
     )
     # vLLM pools this architecture by steps, with the id of the step token in Qwen's tokenizer.
     from transformers import AutoTokenizer
@@ -89,7 +90,7 @@ def test_vllm_serves_the_rewards_of_the_qwen_prm(
     if pooling == "ALL":
         config = {"tok_pooling_type": pooling}
     with serving_vllm(prm, "--pooler-config", json.dumps(config)) as url:
-        rewards = load_scorer(str(prm), served_options(url)).score(ITEMS)
+        rewards = score_all(load_scorer(str(prm), served_options(url)), ITEMS)
     assert worst(rewards, [solution or [] for solution in expected]) < 1e-5
 
 
@@ -159,12 +160,12 @@ def classifier(prm: Path) -> Callable[[list[int]], list[list[float]]]:
 
 def test_rewards_equal_those_in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     prm = make_prm(tmp_path)
-    expected = load_scorer(str(prm), ScorerOptions(device="cpu")).score(solutions())
+    expected = score_all(load_scorer(str(prm), ScorerOptions(device="cpu")), solutions())
     script = Script(prm=str(prm), classify=classifier(prm))
     monkeypatch.setenv("OPENAI_API_KEY", "sesame")
     with serving(script) as url:
         items = [*solutions(), ScorerInput("p", [])]
-        rewards = load_scorer(str(prm), served_options(url)).score(items)
+        rewards = score_all(load_scorer(str(prm), served_options(url)), items)
     assert rewards[-1] == [] and worst(rewards[:-1], expected) < 1e-5
     assert set(script.keys) == {"Bearer sesame"}
 
@@ -190,7 +191,8 @@ def test_an_item_that_alone_has_no_rewards_has_failed(
     script.faults[str(tokenizer(items[1].prompt + items[1].steps[0])["input_ids"])] = trick
     with serving(script) as url:
         scorer = load_scorer(str(prm), served_options(url))
-        first, failed, last = score_outcomes(scorer, items)
+        outcomes = dict(scorer.score(items))
+    first, failed, last = (outcomes[index] for index in range(3))
     assert isinstance(failed, ItemError) and reason in str(failed)
     assert [len(first), len(last)] == [1, 1]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from fakes import score_all
 from helpers import build_job, reward_model, reward_statistics_of, sample_settings
 from random_model import save_random_model, save_random_prm
 
@@ -29,8 +30,8 @@ def test_vllm_gives_the_rewards_of_transformers(tmp_path: Path) -> None:
     odd = [ScorerInput("p", []), ScorerInput("p", ["x" * 300])]
     items = [*solutions(), *odd]
     weights = ResolvedWeights(REF, str(model))
-    ours = PrmScorer(weights, ScorerOptions(device="cpu")).score(items)
-    theirs = VllmPrmScorer(weights, ScorerOptions()).score(items)
+    ours = score_all(PrmScorer(weights, ScorerOptions(device="cpu")), items)
+    theirs = score_all(VllmPrmScorer(weights, ScorerOptions()), items)
     assert theirs[-2:] == ours[-2:] == [[], None]
     assert worst(theirs[:-2], [rewards or [] for rewards in ours[:-2]]) < 1e-5
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from fakes import sample_all
 from helpers import statistics_of
 
 from fsdpo_data.core.progress import NO_PROGRESS
@@ -63,13 +64,13 @@ def test_greedy_completions_equal_those_of_transformers(url: str) -> None:
     tiny = resolve("tiny")
     prompts = [tiny.template.render(problem.question) for problem in make_problems("test", 12)]
     spec = SamplingSpec(n=1, temperature=0, max_tokens=64)
-    transformers_completions = TransformersSampler(tiny, SamplerOptions(device="cpu")).sample(
-        prompts, spec
+    transformers_completions = sample_all(
+        TransformersSampler(tiny, SamplerOptions(device="cpu")), prompts, spec
     )
     sampler = OpenAiSampler(
         served_weights("tiny"), SamplerOptions(engine="openai", server=ServerOptions(base_url=url))
     )
-    server_completions = sampler.sample(prompts, spec)
+    server_completions = sample_all(sampler, prompts, spec)
     expected = [
         (completion.text, completion.finish_reason, completion.n_tokens)
         for (completion,) in transformers_completions
@@ -80,8 +81,8 @@ def test_greedy_completions_equal_those_of_transformers(url: str) -> None:
     ] == expected
     spec_of_four = SamplingSpec(n=4, max_tokens=64)
     first, second = (
-        sampler.sample(prompts[:4], spec_of_four),
-        sampler.sample(prompts[:4][::-1], spec_of_four),
+        sample_all(sampler, prompts[:4], spec_of_four),
+        sample_all(sampler, prompts[:4][::-1], spec_of_four),
     )
     assert [[completion.text for completion in completions] for completions in first] == [
         [completion.text for completion in completions] for completions in second[::-1]

@@ -83,7 +83,9 @@ def test_truncated_solutions_are_not_exported_to_trainers_that_add_an_end(
     texts = [f"Step 1: Way {number}. The answer is: $42$.\nStep 2" for number in range(2)]
 
     class Cuts(FixedSampler):
-        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        def complete_texts(
+            self, prompts: Sequence[str], spec: SamplingSpec
+        ) -> list[list[Completion]]:
             reasons: tuple[FinishReason, ...] = ("stop", "length")
             completions = [
                 Completion(text, reason, 9) for text, reason in zip(texts, reasons, strict=True)

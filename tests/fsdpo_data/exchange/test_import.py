@@ -15,6 +15,7 @@ from step_label_rows import APS, MADE_UP, YES, dialogue, tree
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import file_sha256
+from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.exchange.export import export
 from fsdpo_data.exchange.formats import get_step_label_format, step_label_formats
 from fsdpo_data.exchange.importing import quarantine_path
@@ -142,8 +143,8 @@ def test_cut_solutions_are_scored_at_the_tokens_of_complete_ones(
     for row, fields in zip(rows, json.loads(source.read_text()), strict=True):
         *first_steps, last_step = (step.strip() for step in fields["steps"])
         steps = [*(step + "\n\n" for step in first_steps), last_step]
-        complete_solution = encoder.encode("", steps, add_eos=False)
-        cut = encoder.encode("", row["completions"], add_eos=False)
+        complete_solution = encoder.encode(Prompt(""), steps, add_eos=False)
+        cut = encoder.encode(Prompt(""), row["completions"], add_eos=False)
         n_steps = len(cut.score_positions)
         assert cut.score_positions == complete_solution.score_positions[:n_steps]
         n_tokens = len(cut.input_ids)

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 import pytest
 from command_line import run
+from fakes import BatchScorer
 from helpers import (
     derive,
     quarantine_counts,
@@ -242,12 +243,12 @@ def test_soft_labels_stay_numbers_but_are_exported_as_right_or_wrong(tmp_path: P
     assert [step["completions"][0]["rating"] for step in steps] == [1, -1]
 
 
-class Constant:
+class Constant(BatchScorer):
     """Scorer that gives every step the reward 0.5."""
 
     model = ModelRef("m", "0")
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         return [[0.5 for _ in item.steps] for item in items]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import TableScorer
+from fakes import BatchScorer, TableScorer, score_all
 
 import fsdpo_data as fd
 from fsdpo_data import rewards
@@ -25,7 +25,7 @@ LONG = "d\ne"
 TABLE: Mapping[str, Sequence[float] | None] = {GOOD: [0.5, 0.25, 1.0], LONG: None, "": []}
 
 
-class RecordingScorer:
+class RecordingScorer(BatchScorer):
     """A scorer that records its batches; the reward of a step is its length.
 
     Args:
@@ -39,7 +39,7 @@ class RecordingScorer:
         self.is_busy = threading.Event()
         self._gate = gate
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         self.batches.append(list(items))
         self.is_busy.set()
         if self._gate is not None and len(self.batches) == 1:
@@ -207,8 +207,8 @@ def prm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_named_model_gives_the_rewards_of_its_scorer(prm: Path) -> None:
     engine = fd.ScorerOptions(device="cpu")
     process = rewards.process(prm, per_step=True, engine=engine)
-    (expected,) = fd.load_scorer(str(prm), device="cpu").score(
-        [fd.ScorerInput("2+2?", ["20 + 22\n", "= 42"])]
+    (expected,) = score_all(
+        fd.load_scorer(str(prm), device="cpu"), [fd.ScorerInput("2+2?", ["20 + 22\n", "= 42"])]
     )
     assert expected is not None and len(expected) == 2
     assert process(["2+2?"], ["20 + 22\n= 42"]) == [expected]

@@ -9,6 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from command_line import run
+from fakes import sample_all
 from hashes import hashes
 from helpers import (
     RIGHT,
@@ -186,7 +187,7 @@ def test_fixed_sampler_is_a_sampler() -> None:
     prompt = get_template("problem").render(source.problems[0].question)
     texts = [
         completion.text
-        for completion in fixed_sampler(source).sample([prompt], SamplingSpec(n=2))[0]
+        for completion in sample_all(fixed_sampler(source), [prompt], SamplingSpec(n=2))[0]
     ]
     assert texts == list(TEXTS[:2])
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from fakes import FixedSampler
+from fakes import FixedSampler, TextSampler
 from helpers import (
     continuation_settings,
     derive,
@@ -42,7 +42,7 @@ STEPWISE = Path(__file__).parents[4] / "shared/data/stepwise"
 ANSWER = "The answer is: {}"
 
 
-class Oracle:
+class Oracle(TextSampler):
     """A sampler that continues a prefix to the gold answer unless it has a wrong step.
 
     Args:
@@ -66,7 +66,7 @@ class Oracle:
         self.loads += 1
         return self
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         if self.remaining_calls == 0:
             raise UnavailableError("the engine died")
         self.remaining_calls = None if self.remaining_calls is None else self.remaining_calls - 1
@@ -294,7 +294,7 @@ def test_trainers_read_labels_of_the_search_and_refuse_fractions(tmp_path: Path)
         read(tmp_path / "run", "first-error")
 
 
-class AnnotatedRows:
+class AnnotatedRows(TextSampler):
     """Published solutions with the first error that people found, as a sampler and as an oracle.
 
     The oracle continues a prefix to the gold answer if people found no error in it. Its verdict on
@@ -318,7 +318,7 @@ class AnnotatedRows:
         self.problems = ProblemSet(problems, [SourceRef("people", "1", "test")])
         self.probes: dict[int, list[int]] = {}
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         completions = []
         for prompt in prompts:
             number = int(prompt.partition("[")[2].partition("]")[0])

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from command_line import run
-from fakes import TableScorer
+from fakes import TableScorer, TextSampler
 from helpers import (
     RIGHT,
     TEXTS,
@@ -460,10 +460,12 @@ def test_thinking_that_a_hidden_prompt_opens_and_the_limit_cuts_off(
 
 
 def test_thinking_reported_separately_by_a_server(tmp_path: Path) -> None:
-    class ReasoningSampler:
+    class ReasoningSampler(TextSampler):
         model = ModelRef("served", "0")
 
-        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        def complete_texts(
+            self, prompts: Sequence[str], spec: SamplingSpec
+        ) -> list[list[Completion]]:
             completions = [
                 Completion("\\boxed{42}", "stop", 9, reasoning="Hm."),
                 Completion("", "length", 9, reasoning="Hm, hm, hm"),

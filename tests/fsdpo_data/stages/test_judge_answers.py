@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 from command_line import run
+from fakes import TextSampler
 from hashes import hashes
 from helpers import (
     RIGHT,
@@ -40,7 +41,7 @@ from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.engines.answer_judge import AnswerJudgeSpec, read_judge
-from fsdpo_data.engines.answer_judge_formats import get_answer_judge_format
+from fsdpo_data.engines.answer_judge_formats import ANSWER_JUDGE_FORMATS
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE
@@ -61,7 +62,7 @@ HOSTILE = (
 TEXTS = (RIGHT, WRONG, POSSIBLE, REFUSED, VAGUE, HOSTILE)
 
 
-class FakeJudge:
+class FakeJudge(TextSampler):
     """A judge that accepts "at least", rejects "at most", and says nothing readable otherwise.
 
     Args:
@@ -75,7 +76,7 @@ class FakeJudge:
         self.remaining_calls = dies_after
         self.is_closed = False
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         if self.remaining_calls == 0:
             raise UnavailableError("the engine died")
         self.remaining_calls = None if self.remaining_calls is None else self.remaining_calls - 1
@@ -103,7 +104,7 @@ def make_answer_judge(make_sampler: Callable[[], Sampler], batch_size: int = 2) 
     sampling = SamplingSpec(n=1, temperature=0.0, max_tokens=64)
     settings = continuation_settings(FakeJudge.model, sampling)
     return AnswerJudge(
-        judge_format=get_answer_judge_format("chat"),
+        judge_format=ANSWER_JUDGE_FORMATS.find("chat"),
         template=RECORDED_TEMPLATE,
         reply_sampler=ContinuationSampler(settings, make_sampler, batch_size),
     )
@@ -185,7 +186,7 @@ def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: P
     assert manifest["cost"]["tokens"] == parent["cost"]["tokens"] + 84
     assert verdict_counts(tmp_path / "out")[RULE] == 9
     spec = stage_options(manifest, "grade")["answer_judge"]
-    chat = get_answer_judge_format("chat")
+    chat = ANSWER_JUDGE_FORMATS.find("chat")
     assert spec["model"] == {"name": "reads", "revision": "0"}
     assert (spec["format"], spec["format_digest"]) == ("chat", chat.digest)
     assert spec["prompt_sha256"] == chat.prompt_digest

@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from fakes import FixedSampler
+from fakes import FixedSampler, TextSampler
 from helpers import (
     TEXTS,
     continuation_settings,
@@ -55,7 +55,7 @@ from fsdpo_data.stages.label_records import LabelRecord
 JUDGE_FORMAT = get_judge_format("processbench")
 
 
-class ScriptedJudge:
+class ScriptedJudge(TextSampler):
     """A judge that finds the wrong sum in a solution, and gives scripted votes otherwise.
 
     Args:
@@ -70,7 +70,7 @@ class ScriptedJudge:
         self.votes = votes
         self.remaining_calls = dies_after
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         if self.remaining_calls == 0:
             raise UnavailableError("the engine died")
         self.remaining_calls = None if self.remaining_calls is None else self.remaining_calls - 1

@@ -210,7 +210,9 @@ def test_truncated_solutions_are_not_paired(tmp_path: Path) -> None:
     table = {text: [0.5, 0.5] for text, _ in responses}
 
     class Cuts(FixedSampler):
-        def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        def complete_texts(
+            self, prompts: Sequence[str], spec: SamplingSpec
+        ) -> list[list[Completion]]:
             return [[Completion(text, reason, 9) for text, reason in responses] for _ in prompts]
 
     small_build(

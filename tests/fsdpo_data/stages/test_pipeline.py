@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import TableScorer
+from fakes import BatchScorer, TableScorer
 from helpers import (
     RIGHT,
     TEXTS,
@@ -63,13 +63,13 @@ def test_one_run_equals_its_stages_run_one_by_one(tmp_path: Path) -> None:
 def test_a_run_stopped_during_sampling_or_scoring_resumes(tmp_path: Path) -> None:
     expected_manifest = run(tmp_path / "whole")
 
-    class FailingEngine:
+    class FailingEngine(BatchScorer):
         model = TABLE.model
 
-        def sample(self, *_: Any) -> Any:
+        def complete_texts(self, *_: Any) -> Any:
             raise UnavailableError("died")
 
-        def score(self, *_: Any) -> Any:
+        def compute_rewards(self, *_: Any) -> Any:
             raise UnavailableError("died")
 
     with pytest.raises(UnavailableError):

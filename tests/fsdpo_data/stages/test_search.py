@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 from command_line import run
-from fakes import Judge, Writer
+from fakes import BatchScorer, Judge, Writer, sample_all, score_all
 from helpers import (
     REPLAY,
     problem_set,
@@ -32,8 +32,8 @@ from fsdpo_data.dataset.schema import read_table, replace_column, write_parquet
 from fsdpo_data.dataset.stage_records import SearchSettings
 from fsdpo_data.dataset.validate import check_invariants, validate
 from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
+from fsdpo_data.engines.load import ResolvedPolicy
 from fsdpo_data.engines.registry import SAMPLERS, SamplerEntry
-from fsdpo_data.engines.resolved import ResolvedPolicy
 from fsdpo_data.engines.samplers import Sampler
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.models.prompts import get_template
@@ -51,8 +51,8 @@ BEAM = BeamSpec(b1=3, b2=2, max_steps=6)
 class BatchJudge(Judge):
     """A judge whose rewards depend on the size of the batch, like the last bits of a model's."""
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
-        all_rewards = super().score(items)
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+        all_rewards = super().compute_rewards(items)
         return [
             None if rewards is None else [reward + len(items) / 1e6 for reward in rewards]
             for rewards in all_rewards
@@ -163,7 +163,7 @@ def test_the_cost_of_a_search_belongs_to_a_search(tmp_path: Path) -> None:
         check_invariants(tmp_path, manifest)
 
 
-class Dies:
+class Dies(BatchScorer):
     """A scorer that stops after some calls."""
 
     model = Judge.model
@@ -172,11 +172,11 @@ class Dies:
         self._calls = calls
         self._judge = BatchJudge(0)
 
-    def score(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
+    def compute_rewards(self, items: Sequence[ScorerInput]) -> list[list[float] | None]:
         self._calls -= 1
         if self._calls < 0:
             raise KeyboardInterrupt
-        return self._judge.score(items)
+        return score_all(self._judge, items)
 
 
 def test_all_prompts_of_an_interrupted_batch_are_searched_again(
@@ -205,8 +205,8 @@ def test_batches_of_missing_problems_alone_would_change_the_rewards(tmp_path: Pa
     """The judge of these tests sees the batches."""
     prompts = [f"p{index}\n" for index in range(3)]
     searcher = BeamSampler(Writer(0), BatchJudge(0), "newline@1", BEAM)
-    [[lone_solution]] = searcher.sample(prompts[2:], SamplingSpec(n=1))
-    batch_solution = searcher.sample(prompts, SamplingSpec(n=1))[2][0]
+    [[lone_solution]] = sample_all(searcher, prompts[2:], SamplingSpec(n=1))
+    batch_solution = sample_all(searcher, prompts, SamplingSpec(n=1))[2][0]
     assert lone_solution.text == batch_solution.text
     assert lone_solution.step_rewards != batch_solution.step_rewards
 
@@ -216,10 +216,10 @@ class FussyWriter(Writer):
 
     refused: Sequence[str] = ()
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         if any(text in prompt for text in self.refused for prompt in prompts):
             raise ItemError("the prompt is too long")
-        return super().sample(prompts, spec)
+        return super().complete_texts(prompts, spec)
 
 
 class FullWriter(Writer):

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from fakes import TextSampler, sample_all
 from helpers import (
     continuation_settings,
     pair_statistics_of,
@@ -53,7 +54,7 @@ REWARDS: dict[str, Sequence[float] | None] = {
 NEW = "Step 1: Add: 42.\nStep 2: The answer is: 42"
 
 
-class TableSampler:
+class TableSampler(TextSampler):
     """A sampler that looks up completions by the longest matching end of the prompt."""
 
     model = ModelRef("table", "0")
@@ -61,7 +62,7 @@ class TableSampler:
     def __init__(self, texts: dict[str, Sequence[Completion]]) -> None:
         self.texts = texts
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         return [list(self._completions(prompt))[: spec.n] for prompt in prompts]
 
     def _completions(self, prompt: str) -> Sequence[Completion]:
@@ -219,7 +220,7 @@ def test_an_error_without_a_correct_continuation_is_counted(
         make_step_pairs(source, "none", sampler=TableSampler(nothing))
 
 
-class DyingSampler:
+class DyingSampler(TextSampler):
     """A ``TableSampler`` that raises ``UnavailableError`` after a number of prompts."""
 
     model = TableSampler.model
@@ -228,11 +229,11 @@ class DyingSampler:
         self.max_prompts = calls
         self.n_prompts = 0
 
-    def sample(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
         if self.n_prompts == self.max_prompts:
             raise UnavailableError("the engine died")
         self.n_prompts += len(prompts)
-        return TableSampler(TEXTS).sample(prompts, spec)
+        return sample_all(TableSampler(TEXTS), prompts, spec)
 
 
 def test_a_resumed_run_samples_only_the_missing_continuations(
