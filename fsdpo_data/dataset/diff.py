@@ -93,9 +93,9 @@ def parts_of_rows(config: str) -> dict[str, Sequence[str]]:
     """Return the columns of each part of ``diff.toml``; those of the id are under ``_KEY``."""
     parts = dict(read_toml(__file__)[config])
     id_columns = parts.pop("id")
-    listed = {*id_columns, *parts.pop("determined"), *chain.from_iterable(parts.values())}
-    others = [name for name in arrow_schema(config).names if name not in listed]
-    return {_KEY: id_columns, **parts, **{name: [name] for name in others}}
+    grouped_columns = {*id_columns, *parts.pop("determined"), *chain.from_iterable(parts.values())}
+    other_columns = [name for name in arrow_schema(config).names if name not in grouped_columns]
+    return {_KEY: id_columns, **parts, **{name: [name] for name in other_columns}}
 
 
 def _hash_rows(
