@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
-from fsdpo_cards.problem_list import MIN_PROBLEM_BYTES
+from fsdpo_cards.problem_list import DEFAULT_BUDGET_BYTES, MIN_PROBLEM_BYTES
 from pydantic import ValidationError
 
 from fsdpo_data.agreement.report import AgreementReport, AgreeOptions, compare_labellers
@@ -381,18 +381,16 @@ class Dataset:
             if (key := (row["problem_id"],)) in grouped
         ]
 
-    def page(self, *, megabytes: float = 16, gamma: float = DEFAULT_GAMMA) -> str:
+    def page(self, *, gamma: float = DEFAULT_GAMMA) -> str:
         """Return an HTML page: statistics, problems, solutions, step rewards, pairs side by side.
 
         Args:
-            megabytes: Size of the texts in the page, in megabytes.
             gamma: Inverse temperature of the rewards in the step weights α of pairs.
         """
-        budget = int(megabytes * 1_000_000)
-        count = -(-budget // MIN_PROBLEM_BYTES)
+        count = -(-DEFAULT_BUDGET_BYTES // MIN_PROBLEM_BYTES)
         with explain_damage(self.path):
             rows = self.examples(count, problem=None, outcome=None, seed=0)
-            return dataset_page(self.path, self.manifest, rows, gamma=gamma, budget_bytes=budget)
+            return dataset_page(self.path, self.manifest, rows, gamma=gamma)
 
     # These lines only give type checkers the parameters; every stage is a method.
     label = _stage(LabelOptions, "label", 'out="runs/labelled", rollouts=8')

@@ -73,9 +73,9 @@ class TrainConfig(Options):
     model: str | None = None
     """Checkpoint to start from: a short name, a directory, or ``org/name[@revision]`` on the Hub.
     """
-    epochs: Epochs = 1.0
+    epochs: Annotated[Epochs, NotWith("max_steps")] = 1.0
     max_steps: Annotated[int, Field(ge=0)] = 0
-    """Stop after this number of optimizer steps. With 0, `epochs` decides."""
+    """Number of optimizer steps, in place of `epochs`. With 0, `epochs` decides."""
     batch_size: BatchSize = 16
     batch_tokens: Annotated[int, Field(ge=0), Option(panel=_COMPUTE)] = 0
     """Maximum number of tokens per device in one micro-batch, without padding. If set, it replaces
@@ -218,7 +218,7 @@ class SftConfig(TrainConfig):
     """A JSONL or parquet file with the columns ``prompt`` and ``completion``, or
     ``org/name[@revision]`` of such a dataset on the Hub. May be given several times.
     """
-    epochs: Epochs = 3.0
+    epochs: Annotated[Epochs, NotWith("max_steps")] = 3.0
     batch_size: Annotated[BatchSize, NotWith("batch_tokens")] = 16
     lr: LearningRate = 1e-5
     schedule: Schedule = "cosine"
@@ -287,11 +287,6 @@ class PrmConfig(PrmLossSpec, TrainConfig):
     ``fsdpo-data label``, else imported labels, else outcomes. Solutions without labels of this kind
     are left out, and counted.
     """
-    label_positions: Literal["step", "token"] = "step"
-    """Tokens with a loss. ``step``: the last token of each step. ``token``: every
-    token of the step, as in Cobbe et al. (2021). In both cases, a trained PRM scores a step at its
-    last token.
-    """
     last_step_only: bool = False
     """Train on the label of the last step of each solution only, which makes an outcome reward
     model (ORM). The checkpoint records it.
@@ -303,13 +298,6 @@ class PrmConfig(PrmLossSpec, TrainConfig):
     samples: Annotated[int, Field(ge=0)] = 0
     """Number of solutions per problem of a dataset; the first ones are used. 0 uses all solutions.
     """
-    balance: bool = False
-    """Weight the labels such that right and wrong ones have the same total weight in the loss.
-    These are the labels of steps, the labels of tokens with ``token`` as `label_positions`, or the
-    outcomes of solutions with ``implicit`` as `loss`.
-    """
-    only_mixed: bool = False
-    """Use only problems that have both correct and wrong solutions among those that are used."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Fraction of the problems that is not trained on, but used to evaluate the PRM."""
     eval_every: Annotated[int, Field(ge=0), Option(panel=_LOGGING, in_digest=False)] = 0
@@ -325,12 +313,6 @@ class PrmConfig(PrmLossSpec, TrainConfig):
         check_loss_options(self, self.prm_loss.name, PRM_LOSSES)
         if not self.held_out:
             check_read_options(self, "held_out", ["0"], {"more than 0": ["eval_every"]})
-        if self.last_step_only and self.label_positions == "token":
-            raise self.field_error(
-                "last_step_only",
-                "with `label_positions=token`, every token of a solution has a label. Remove one "
-                "of both options.",
-            )
 
 
 class DpoConfig(PreferenceSpec, TrainConfig):

@@ -98,7 +98,7 @@ def test_the_example_of_an_entry(
     plugin = ("--plugin", str(tmp_path / "my_aggregates.py"))
     out = tmp_path / "new"
     code, _, err = run(
-        capsys, "pair", str(paired_data), *plugin, "--aggregate", "median", "--out", str(out)
+        capsys, *plugin, "pair", str(paired_data), "--aggregate", "median", "--out", str(out)
     )
     assert code == 0, err
     manifest = json.loads((out / "manifest.json").read_text())

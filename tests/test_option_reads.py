@@ -51,8 +51,7 @@ ONE_STEP = "--max-steps 1 --batch-size 2"
 #: The smallest call of each mode; NEW is a new path, and ID the id of a problem.
 MODES = [
     f"fsdpo-data build --limit 1 --samples 1 --template problem {POLICY} --out NEW",
-    f"fsdpo-data build {SAMPLES} --sampler beam --prm prm --b1 2 --step-tokens 2 --max-steps 2 "
-    "--out NEW",
+    f"fsdpo-data build {SAMPLES} --sampler beam --prm prm --b1 2 --max-steps 2 --out NEW",
     f"fsdpo-data build --problems problems.jsonl --samples 4 {RECORDED} --out NEW",
     f"fsdpo-data build --problems pairs --limit 1 --samples 4 {RECORDED} --max-failed 100% "
     "--out NEW",
@@ -63,13 +62,12 @@ MODES = [
     "fsdpo-data pair built --out NEW",
     f"fsdpo-data pair built --style step-dpo --threshold 1 --continuations 4 {REPLAYED} --out NEW",
     "fsdpo-data score built --prm prm --out NEW",
-    "fsdpo-data score built --policy policy --reference policy --out NEW",
+    "fsdpo-data score built --prm policy --reference policy --out NEW",
     "fsdpo-data select built --mixed --out NEW",
     "fsdpo-data select built --mixed --dry-run",
     "fsdpo-data select built --per-problem 2 --out NEW",
     "fsdpo-data select built --split validation=0.3 --out NEW",
-    "fsdpo-data select built --split validation=0.3 --part validation --out NEW",
-    "fsdpo-data merge shard1 shard2 --workers 1 --out NEW",
+    "fsdpo-data merge shard1 shard2 --out NEW",
     "fsdpo-data decontaminate problems.jsonl --against problems.jsonl",
     "fsdpo-data decontaminate pairs --against problems.jsonl --out NEW",
     "fsdpo-data push pairs org/name --dry-run",
@@ -101,8 +99,8 @@ MODES = [
     f"fsdpo-bench run --task task.toml {RECORDED} --out NEW",
     f"fsdpo-bench run --task problems.jsonl --limit 1 --template problem {POLICY} --out NEW",
     f"fsdpo-bench run --task problems.jsonl --limit 1 --template problem {POLICY} --decoder sbs "
-    "--prm prm --b1 2 --step-tokens 2 --max-steps 2 --out NEW",
-    "fsdpo-bench merge run1 run2 --workers 1 --out NEW",
+    "--prm prm --b1 2 --max-steps 2 --out NEW",
+    "fsdpo-bench merge run1 run2 --out NEW",
     "fsdpo-bench report bench --out NEW",
     "fsdpo-bench report built pairs",
     "fsdpo-bench report pairs --json",
@@ -159,7 +157,6 @@ VALUES = {
     "max_failed": "3%",
     "out": "NEW",
     "outcome": "correct",
-    "part": "train",
     "prm": "prm",
     "prm_format": "qwen",
     "reference": "policy",

@@ -148,7 +148,7 @@ RUN_READERS = [
     Reader("unsealed", f"{BUILD_INPUTS} --resume --out FILE", files=("*.json*",)),
     Reader(
         "shard1",
-        "fsdpo_data merge FILE INPUTS/shard2 --workers 1 --out OUT",
+        "fsdpo_data merge FILE INPUTS/shard2 --out OUT",
         files=("*.json*",),
     ),
     *(

@@ -31,8 +31,6 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
 
         results = run(RunOptions(suite="smoke", model="tiny", limit=20, decoder="greedy"))
     """
-    from fsdpo_cards.problem_list import DEFAULT_BUDGET_BYTES
-
     from fsdpo_bench.benchmark_run import run_benchmarks
     from fsdpo_bench.metrics.measure import MeasureSpec
     from fsdpo_bench.report.reports import make_reports
@@ -46,7 +44,5 @@ def run(options: RunOptions, warn: Callable[[str], None] = lambda text: None) ->
         )
     with local_paths(options) as local_options:
         folder = run_benchmarks(local_options, warn, location=options.out)
-        [report] = make_reports(
-            [folder], MeasureSpec(), budget_bytes=DEFAULT_BUDGET_BYTES, warn=warn
-        )
+        [report] = make_reports([folder], MeasureSpec(), warn=warn)
     return report.results

@@ -131,9 +131,7 @@ class RunOptions(FailureOptions, ReplayOptions, AnswerJudgeOptions):
     """
     b2: Annotated[Sequence[Annotated[int, Field(ge=1)]], Option(panel=_BEAM)] = (1,)
     """Solutions to keep after each step (the beam size); may be repeated, for one search each."""
-    beam: Annotated[
-        BeamSpec, Group(flags={"aggregate": "beam_aggregate"}, panel=_BEAM, without=("b2",))
-    ] = BeamSpec()
+    beam: Annotated[BeamSpec, Group(panel=_BEAM, without=("b2",))] = BeamSpec()
     """Settings of the beam search; the list `b2` replaces its beam size."""
     shard: Shard = None
     """Sample one of N parts of the problems; `fsdpo-bench merge` joins the parts."""

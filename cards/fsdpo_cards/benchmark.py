@@ -113,7 +113,6 @@ def _search_options(datasets: Mapping[str, Any]) -> dict[str, Any]:
     if not beams:
         return {}
     options = {name.replace("_", "-"): value for name, value in beams[0].items()}
-    options["beam-aggregate"] = options.pop("aggregate", None)
     return {**options, "b2": [beam["b2"] for beam in beams if "b2" in beam]}
 
 

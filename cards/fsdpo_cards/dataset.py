@@ -123,9 +123,7 @@ def search_options(search: Mapping[str, Any]) -> dict[str, Any]:
         "b1": search["beam"]["b1"],
         "b2": search["beam"]["b2"],
         "max-steps": search["beam"]["max_steps"],
-        "step-tokens": search["beam"]["step_tokens"],
         "first-keep": search["beam"]["first_keep"],
-        "beam-aggregate": search["beam"]["aggregate"],
     }
 
 

@@ -14,7 +14,7 @@ from fsdpo_data import __version__
 from fsdpo_data.cli.help import HelpGroup
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.memory_limit import is_memory_error
-from fsdpo_data.core.plugins import load_environment_plugins
+from fsdpo_data.core.plugins import load_environment_plugins, load_plugin
 from fsdpo_data.core.terminal import strip_control_characters
 
 #: What the project is, in one sentence; the package, README and the site have it, too.
@@ -26,17 +26,18 @@ DESCRIPTION = (
 _MAX_REASON_CHARS = 200  #: Characters of a library's message in an error.
 
 
-def new_app(name: str, purpose: str) -> typer.Typer:
-    """Create a command line with ``-h``, ``--version`` and shell completion.
+def new_app(name: str, purpose: str, group_class: type[HelpGroup] = HelpGroup) -> typer.Typer:
+    """Create a command line with ``-h``, ``--version``, ``--plugin`` and shell completion.
 
     Args:
         name: Name of the program.
         purpose: What the program does for the project, in one sentence.
+        group_class: The class of the group of commands.
     """
     app = typer.Typer(
         name=name,
         help=f"{DESCRIPTION}\n\n{purpose}",
-        cls=HelpGroup,
+        cls=group_class,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
         rich_markup_mode="markdown",
@@ -51,6 +52,17 @@ def new_app(name: str, purpose: str) -> typer.Typer:
                 "--version", callback=_print_version, is_eager=True, help="Print the version."
             ),
         ] = False,
+        plugin: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--plugin",
+                callback=_load_plugins,
+                is_eager=True,
+                metavar="MODULE",
+                help="Python file or module that adds samplers, segmenters, losses, stages and "
+                "other things; may be repeated. It precedes the command.",
+            ),
+        ] = None,
     ) -> None:
         """Declare the options of the program itself."""
 
@@ -62,6 +74,15 @@ def _print_version(is_requested: bool) -> None:
     if is_requested:
         typer.echo(f"fsdpo {__version__}")
         raise typer.Exit
+
+
+def _load_plugins(modules: list[str] | None) -> None:
+    """Load the plug-ins of ``--plugin``: first, because they add commands and valid values."""
+    for module in modules or []:
+        try:
+            load_plugin(module)
+        except FsdpoError as error:
+            raise type(error)(f"--plugin {error.value}: {error.message}") from None
 
 
 def print_next_command(words: Sequence[object]) -> None:

@@ -14,13 +14,13 @@ LIST_START = "\n\n"  #: Text between a sentence and a list in Markdown.
 
 
 class HelpGroup(TyperGroup):
-    """A group of commands whose own options are shown without a type."""
+    """A group of commands whose own options are shown without a type, but with their metavar."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options of the group without metavars, because none takes a value."""
+        """Return the options of the group; those without a metavar take no value."""
         parameters = super().get_params(ctx)
         for parameter in parameters:
-            parameter.metavar = ""
+            parameter.metavar = parameter.metavar or ""
         return parameters
 
 

@@ -27,7 +27,6 @@ from fsdpo_data.core.command_line import (
 from fsdpo_data.core.errors import FsdpoError
 from fsdpo_data.core.options import Option, Options, item_type, split_docstring, type_parts
 from fsdpo_data.core.other_names import find_own_name
-from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.registry import Registry
 
 OptionsT = TypeVar("OptionsT", bound=Options)
@@ -39,14 +38,6 @@ _RUNNING_PARAMETERS: ContextVar[_Parameters | None] = ContextVar("running_parame
 
 #: Exit code of a command that Ctrl-C stopped: 128 + SIGINT, as in shells.
 _INTERRUPTED_EXIT_CODE = 130
-_PLUGIN = typer.Option(
-    "--plugin",
-    help="Python file or module that adds samplers, segmenters, losses, stages and other things; "
-    "may be repeated.",
-    metavar="MODULE",
-    rich_help_panel="Plug-ins",
-    show_default=False,
-)
 
 
 class DatasetOptions(Options):
@@ -80,12 +71,10 @@ def command(
     def register(run: Callable[[OptionsT], None]) -> Callable[[OptionsT], None]:
         """Register ``run`` as a command, and return it."""
 
-        def run_command(context: typer.Context, plugin: Sequence[str], **values: Any) -> None:
+        def run_command(context: typer.Context, **values: Any) -> None:
             """Run the command with the values of its parameters."""
             token = _RUNNING_PARAMETERS.set(parameters)
             try:
-                for module in plugin:  # first, because plug-ins add valid values
-                    load_plugin(module)
                 run(make_options(options_class, _stated_values(context, values)))
             except FsdpoError as error:
                 raise _with_flag_names(error, parameters) from None
@@ -141,12 +130,6 @@ def _typer_signature(parameters: _Parameters) -> Signature:
         [
             Parameter("context", Parameter.KEYWORD_ONLY, annotation=typer.Context),
             *(_typer_parameter(parameter, parameters) for parameter in parameters.values()),
-            Parameter(
-                "plugin",
-                Parameter.KEYWORD_ONLY,
-                default=[],
-                annotation=Annotated[list[str], _PLUGIN],
-            ),
         ]
     )
 
@@ -270,8 +253,6 @@ def _find_flag(path: Sequence[str], value: str | None, parameters: _Parameters) 
         value: The value; None for the flag alone.
         parameters: The parameters of the command.
     """
-    if path[-1] == "plugin":  # every command has this flag
-        return _with_value("--plugin", value, is_switch=False)
     by_name = {item.path[-1]: item for item in parameters.values()} | dict(parameters)
     by_path = {item.path: item for item in parameters.values()}
     parameter = by_path.get(tuple(path)) or by_name.get(path[-1])

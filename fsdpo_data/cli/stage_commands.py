@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +9,9 @@ import typer
 
 from fsdpo_data import api
 from fsdpo_data.cli.console import print_next_command
+from fsdpo_data.cli.help import HelpGroup
 from fsdpo_data.cli.options import command
 from fsdpo_data.cli.printing import print_summary
-from fsdpo_data.core.plugins import load_plugin
 from fsdpo_data.core.progress import Progress, progress
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.remote import local_paths
@@ -69,35 +68,26 @@ def _next_words(words: Sequence[str], location: str) -> list[str]:
     return next_words
 
 
-def add_plugin_stages(app: typer.Typer, arguments: Sequence[str]) -> None:
-    """Add the commands of stages in plug-ins, if the command line needs them.
+class StageGroup(HelpGroup):
+    """The commands of ``fsdpo-data``, with the commands of stages that plug-ins register."""
 
-    Args:
-        app: The application with all other commands.
-        arguments: The command line after the name of the program. If it starts with a known
-            command, no plug-in is loaded here; the command loads the plug-ins of ``--plugin``.
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands; a stage that cannot be imported has none."""
+        names: list[str] = super().list_commands(ctx)
+        stages = [entry.name for entry in STAGES.importable_entries() if entry.options_class]
+        return [*names, *(name for name in stages if name not in names)]
 
-    Raises:
-        InputError: if a plug-in cannot be imported.
-    """
-    known_names = {command_info.name for command_info in app.registered_commands}
-    if not arguments or arguments[0] in known_names:
-        return
-    name = arguments[0]
-    for plugin in _plugins_in(arguments):
-        load_plugin(plugin)
-    entries = STAGES.importable_entries() if name.startswith("-") else []
-    if name in STAGES:
-        entries = [STAGES[name]]
-    for entry in entries:
-        if entry.name not in known_names:
-            add_stage_command(app, entry)
-
-
-def _plugins_in(arguments: Sequence[str]) -> list[str]:
-    """Return the values of ``--plugin`` in a command line."""
-    plugins = [word.partition("=")[2] for word in arguments if word.startswith("--plugin=")]
-    return plugins + [value for flag, value in pairwise(arguments) if flag == "--plugin"]
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; only an unknown name imports the stages of plug-ins."""
+        known_command = super().get_command(ctx, cmd_name)
+        if known_command is not None or cmd_name not in STAGES:
+            return known_command
+        entry = STAGES[cmd_name]
+        if entry.options_class is None:
+            return None
+        app = typer.Typer(name=self.name, add_completion=False, rich_markup_mode="markdown")
+        add_stage_command(app, entry)
+        return typer.main.get_command(app)
 
 
 def run_shard_command(options: ShardedOptions) -> None:

@@ -5,7 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_cards.page import render_page
-from fsdpo_cards.problem_list import OUTCOME_MARKS, Mark, Marks, ProblemList, shorten
+from fsdpo_cards.problem_list import (
+    DEFAULT_BUDGET_BYTES,
+    OUTCOME_MARKS,
+    Mark,
+    Marks,
+    ProblemList,
+    shorten,
+)
 from fsdpo_cards.render import format_token_count
 
 from fsdpo_data.core.row_files import summarize_list
@@ -37,7 +44,12 @@ _GROUPS = ("subject", "type", "level")  #: Keys of problem metadata that name gr
 
 
 def dataset_page(
-    root: Path, manifest: Manifest, rows: Iterable[Row], *, gamma: float, budget_bytes: int
+    root: Path,
+    manifest: Manifest,
+    rows: Iterable[Row],
+    *,
+    gamma: float,
+    budget_bytes: int = DEFAULT_BUDGET_BYTES,
 ) -> str:
     """Render the page of a dataset.
 

@@ -47,9 +47,7 @@ class AnswerJudgeSpec(Options):
     """Text file with the prompt of the authors, for formats without a prompt of their own."""
     max_tokens: Annotated[int | None, Field(ge=1)] = None
     """Maximum number of tokens per reply. By default, the format decides."""
-    engine: Annotated[SamplerOptions, Group(without=("actors", "gpus_per_actor", "batch_size"))] = (
-        SamplerOptions()
-    )
+    engine: Annotated[SamplerOptions, Group(without=("actors", "batch_size"))] = SamplerOptions()
     """Engine that runs the judge."""
 
     def model_post_init(self, context: Any, /) -> None:

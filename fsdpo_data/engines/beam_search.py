@@ -22,7 +22,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field
 
 from fsdpo_data.core.errors import ItemError
-from fsdpo_data.core.options import Option, Options
+from fsdpo_data.core.options import Options
 from fsdpo_data.core.sampling import (
     Completion,
     Prompt,
@@ -32,8 +32,10 @@ from fsdpo_data.core.sampling import (
 )
 from fsdpo_data.engines.samplers import Sampler, SampleResult, close_engine
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
-from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 from fsdpo_data.steps.segment import segmenter_name, split_solution, step_ending, step_stops
+
+#: Maximum number of tokens per generation; the next generation continues a longer step.
+MAX_STEP_TOKENS = 256
 
 
 class BeamSpec(Options):
@@ -45,17 +47,11 @@ class BeamSpec(Options):
     """Solutions to keep after each step (the beam size)."""
     max_steps: Annotated[int, Field(ge=1)] = 32
     """Maximum number of generations per solution. A generation adds one step, or
-    a part of a step that is longer than `step_tokens`.
+    a part of a step that is longer than 256 tokens.
     """
-    step_tokens: Annotated[int, Field(ge=1)] = 256
-    """Maximum number of tokens per generation; the next generation continues a longer step."""
     first_keep: Literal["b1", "b2"] = "b1"
     """Solutions to keep after the first step: ``b1`` as in the algorithm of Full-Step-DPO, or
     ``b2`` as in its text.
-    """
-    aggregate: Annotated[str, Option(choices=AGGREGATES)] = "last"
-    """Function from step rewards to the reward that ranks partial solutions; `last` takes the
-    reward of the newest step.
     """
 
     def check_sampling(self, sampling: SamplingSpec) -> None:
@@ -91,7 +87,7 @@ class _PartialSolution:
     token_ids: tuple[int, ...] | None = ()
     is_finished: bool = False  #: Whether the model ended the solution.
     is_stuck: bool = False  #: Whether no tokens are left for another step.
-    reward: float = -math.inf  #: The aggregated reward r^(1:t); -inf without step rewards.
+    reward: float = -math.inf  #: The reward of the newest step; -inf without step rewards.
     rewards: tuple[float, ...] | None = None  #: One reward per step; None before scoring.
 
     @property
@@ -152,7 +148,7 @@ class BeamSampler:
 
     ``SamplingSpec.n`` is the number of solutions to return: the best of the beam, the best one
     first. ``max_tokens`` limits a solution; its last step may exceed it by fewer than
-    ``step_tokens`` tokens. Prompts have the question if the reward model has its own prompt.
+    ``MAX_STEP_TOKENS`` tokens. Prompts have the question if the reward model has its own prompt.
     """
 
     def __init__(self, sampler: Sampler, scorer: Scorer, segmenter: str, spec: BeamSpec) -> None:
@@ -270,7 +266,7 @@ class _BatchSearch:
             prompts = [searches[key.search_index].continued_prompt(solutions[key]) for key in keys]
             step_sampling = self.sampling.replace(
                 n=group.n,
-                max_tokens=min(self.spec.step_tokens, self.sampling.max_tokens),
+                max_tokens=min(MAX_STEP_TOKENS, self.sampling.max_tokens),
                 stop=(*self.sampling.stop, *group.stop_strings),
             )
             for index, completions in self.sampler.sample(prompts, step_sampling):
@@ -352,7 +348,7 @@ class _BatchSearch:
                 continue
             slot.candidates[slot.candidate_index] = replace(
                 slot.candidates[slot.candidate_index],
-                reward=aggregate(rewards, self.spec.aggregate) if rewards else -math.inf,
+                reward=rewards[-1] if rewards else -math.inf,
                 rewards=None if rewards is None else tuple(rewards),
             )
 

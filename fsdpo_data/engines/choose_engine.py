@@ -90,7 +90,6 @@ def select_sampler(options: EngineOptions, model_count: int = 1) -> EngineSelect
         model_count: Number of models that share the cluster.
 
     Raises:
-        InputError: if ``gpus_per_actor`` contradicts the parallelism of vLLM.
         UnavailableError: if the engine is not installed, or there is no cluster.
     """
     return _select(options, model_count, "sampler")
@@ -168,12 +167,8 @@ def _select(options: EngineOptions, model_count: int, role: EngineRole) -> Engin
         actors=replica_count,
         gpus_per_replica=gpus_per_replica,
         model_count=model_count,
-        gpu_fraction=options.gpus_per_actor,
     )
-    selection = EngineSelection(entry, options, placement)
-    if options.gpus_per_actor < 1:
-        return selection.with_memory_limit(0.9 * options.gpus_per_actor)
-    return selection
+    return EngineSelection(entry, options, placement)
 
 
 def _gpus_per_replica(options: EngineOptions) -> int | None:
@@ -182,15 +177,7 @@ def _gpus_per_replica(options: EngineOptions) -> int | None:
     gpus: int = math.prod(options.engine_args.get(size, 1) for size in sizes)
     if options.device == "cpu":
         return 0
-    if gpus == 1:
-        return None
-    if options.gpus_per_actor < 1:
-        raise options.field_error(
-            "gpus_per_actor",
-            f"tensor and pipeline parallelism need {gpus} full GPUs per replica. Remove "
-            "`gpus_per_actor`.",
-        )
-    return gpus
+    return None if gpus == 1 else gpus
 
 
 def find_entry(name: str, role: EngineRole) -> SamplerEntry | ScorerEntry:

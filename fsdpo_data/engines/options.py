@@ -149,12 +149,6 @@ class EngineOptions(Options):
         Option(panel=_ENGINE_PANEL, default_text="all that fit", in_digest=False),
     ] = None
     """For `ray`: maximum number of replicas of the model, which must fit at the start."""
-    gpus_per_actor: Annotated[
-        float, Field(gt=0, le=1), Option(panel=_ENGINE_PANEL, in_digest=False)
-    ] = 1.0
-    """For `ray`: GPUs per replica, or CPU cores on machines without GPUs. With 0.5, two replicas
-    share one GPU, and vLLM splits its memory.
-    """
     device: Annotated[
         Literal["auto", "cpu", "cuda"], Option(panel=_ENGINE_PANEL, in_digest=False)
     ] = "auto"
@@ -171,21 +165,20 @@ class EngineOptions(Options):
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
         super().model_post_init(context)
-        for name, default in (("actors", None), ("gpus_per_actor", 1.0)):
-            if getattr(self, name) != default and not self.uses_ray:
-                raise self.field_error(
-                    name,
-                    f"the option needs `engine=ray`, but the engine is {self.engine}. Ray runs "
-                    "replicas of vllm or transformers; other engines run in one process.",
-                )
+        if self.actors is not None and not self.uses_ray:
+            raise self.field_error(
+                "actors",
+                f"the option needs `engine=ray`, but the engine is {self.engine}. Ray runs "
+                "replicas of vllm or transformers; other engines run in one process.",
+            )
         if {*self.engine_args} - _PARALLEL_SIZES:
             check_engine_options(self, self.engine_entry, "engine_arg")
         replica_count = self.engine_args.get("data_parallel_size", 1)
         if self.uses_ray and replica_count != 1:
             raise InputError(
                 f"`engine=ray` starts one actor per replica. Use `actors={replica_count}` instead.",
-                field=f"{type(self).__name__}.data_parallel_size",
-                value=replica_count,
+                field=f"{type(self).__name__}.engine_arg",
+                value=f"data_parallel_size={replica_count}",
             )
 
     @property
@@ -239,9 +232,6 @@ class ConnectionOptions(Options):
     """For `openai`: maximum number of simultaneous requests."""
     timeout: Annotated[float, Option(panel=_SERVER_PANEL, in_digest=False)] = 1800.0
     """For `openai`: seconds to wait for the response to one request; then the request is repeated.
-    """
-    idle_timeout: Annotated[float, Option(panel=_SERVER_PANEL, in_digest=False)] = 600.0
-    """For `openai`: give up after this many seconds in which requests fail and no response arrives.
     """
 
     def model_post_init(self, context: Any, /) -> None:
@@ -355,7 +345,6 @@ class SamplerOptions(EngineOptions):
             device=self.device,
             dtype=self.dtype,
             actors=self.actors,
-            gpus_per_actor=self.gpus_per_actor,
         )
 
 

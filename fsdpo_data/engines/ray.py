@@ -51,9 +51,6 @@ class Placement:
     #: GPUs per replica; 0: run on CPUs; None: one GPU, or CPUs if the cluster has no GPU.
     gpus_per_replica: int | None = None
     model_count: int = 1  #: Models that share the cluster in equal parts.
-    gpu_fraction: float = (
-        1.0  #: Share of a GPU, or of a CPU core, that a replica reserves; at most 1.
-    )
 
     @property
     def replica_count(self) -> int:
@@ -71,8 +68,8 @@ class Placement:
         replica_count = self.actors or 1
         if resources.replica_count >= replica_count:
             return resources
-        reserved_gpus = self.gpus_on(nodes) * self.gpu_fraction
-        unit = f"place(s) with {reserved_gpus:g} GPU(s)" if reserved_gpus else "CPUs"
+        n_gpus = self.gpus_on(nodes)
+        unit = f"place(s) with {n_gpus} GPU(s)" if n_gpus else "CPUs"
         raise InputError(
             f"the Ray cluster has {self._places(nodes)} {unit}, but needs more for "
             f"{self.model_count} model(s) with {replica_count} replica(s) each. Use fewer actors, "
@@ -84,18 +81,16 @@ class Placement:
     def fit(self, nodes: Sequence[Any]) -> ReplicaResources:
         """Return the replicas that fit on ``ray.nodes()``: at most ``actors``, perhaps none."""
         places_per_model = self._places(nodes) // self.model_count
-        reserved_gpus = self.gpus_on(nodes) * self.gpu_fraction
-        if reserved_gpus:
+        n_gpus = self.gpus_on(nodes)
+        if n_gpus:
             replica_count = min(self.actors or places_per_model, places_per_model)
-            return ReplicaResources(
-                replica_count, {"num_gpus": reserved_gpus, "num_cpus": self.gpu_fraction}
-            )
+            return ReplicaResources(replica_count, {"num_gpus": n_gpus, "num_cpus": 1})
         cores = _cores_by_node(nodes)
         replica_count = min(self.actors or len(cores), places_per_model)
         if not replica_count:
             return ReplicaResources(0, {})
         replicas_per_node = math.ceil(replica_count * self.model_count / len(cores))
-        reserved_cpus = min(cores) // replicas_per_node or self.gpu_fraction
+        reserved_cpus = max(1, min(cores) // replicas_per_node)
         return ReplicaResources(replica_count, {"num_gpus": 0, "num_cpus": reserved_cpus})
 
     def gpus_on(self, nodes: Sequence[Any]) -> int:
@@ -106,10 +101,10 @@ class Placement:
 
     def _places(self, nodes: Sequence[Any]) -> int:
         """Return the number of replicas, of all models together, that the nodes have space for."""
-        reserved_gpus = self.gpus_on(nodes) * self.gpu_fraction
-        if reserved_gpus:
-            return sum(int(node.get("GPU", 0) / reserved_gpus) for node in _node_resources(nodes))
-        return int(sum(_cores_by_node(nodes)) / self.gpu_fraction)
+        n_gpus = self.gpus_on(nodes)
+        if n_gpus:
+            return sum(int(node.get("GPU", 0) / n_gpus) for node in _node_resources(nodes))
+        return sum(_cores_by_node(nodes))
 
 
 def _node_resources(nodes: Sequence[Any]) -> list[dict[str, float]]:

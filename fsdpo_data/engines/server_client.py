@@ -25,6 +25,8 @@ from fsdpo_data.engines.registry import engine_error
 API_KEY_VARIABLE = "OPENAI_API_KEY"
 CONNECT_TIMEOUT_SECONDS = 10.0  #: Seconds to wait for a connection.
 CHECK_TIMEOUT_SECONDS = 60.0  #: Seconds to wait for the list of models.
+#: Seconds in which requests fail and no response arrives, after which the client gives up.
+IDLE_TIMEOUT_SECONDS = 600.0
 MAX_OVERHEAD_BYTES = 2**23  #: Maximum size of a response without its completions.
 #: Errors of reading a response that does not follow the API of the server.
 PARSE_ERRORS = (ValueError, LookupError, TypeError, AttributeError, OverflowError)
@@ -132,7 +134,7 @@ class ServerClient:
         parse: Callable[[Any, float], ResultT],
         test_body: Mapping[str, Any] | None = None,
     ) -> ResultT:
-        """Send a request until it succeeds, or until ``idle_timeout`` has passed.
+        """Send a request until it succeeds, or until the server is idle for too long.
 
         A server may answer all requests but one. After some answers without a result, a short test
         request shows whether the server or the request has failed.
@@ -149,7 +151,7 @@ class ServerClient:
         Raises:
             RejectedError: if the server rejects the request as invalid.
             ItemError: if the server answers the test request, and not this one.
-            UnavailableError: if requests failed for ``idle_timeout`` seconds, or the key is wrong.
+            UnavailableError: if requests failed for ``IDLE_TIMEOUT_SECONDS``, or the key is wrong.
         """
         attempt = 0
         n_answers = 0  # without a result, one after the other
@@ -169,7 +171,7 @@ class ServerClient:
                 failure_time = time.monotonic()
                 first_failure_time = min(first_failure_time, failure_time)
                 idle_since = max(first_failure_time, self._last_response_time)
-                seconds_left = self._options.idle_timeout - (failure_time - idle_since)
+                seconds_left = IDLE_TIMEOUT_SECONDS - (failure_time - idle_since)
                 retry_after = getattr(error, "retry_after", "")
                 delay = retry_delay(retry_after, attempt, max_seconds=seconds_left)
                 is_answer = isinstance(error, _NoResultError) and not error.is_busy
@@ -182,7 +184,7 @@ class ServerClient:
                     ) from None
                 if delay is None:
                     raise self.unavailable_error(
-                        f"no response in {self._options.idle_timeout:g} seconds "
+                        f"no response in {IDLE_TIMEOUT_SECONDS:g} seconds "
                         f"({_first_line(error)}). {self._saved}"
                     ) from None
                 await asyncio.sleep(delay)

@@ -49,7 +49,6 @@ class IndexRequest:
     aggregate: str = ""  #: Aggregate of the step rewards in the column ``reward``; empty for none.
     condition: RowCondition | None = None  #: Condition on solutions, in the column ``fits``.
     problem_condition: RowCondition | None = None  #: Condition on problems; see ``fits``.
-    metadata_names: Sequence[str] = ()  #: Fields of the metadata in the index of problems.
     has_order: bool = False  #: Whether solutions have the column ``order``, for samples.
     has_answer: bool = False  #: Whether solutions have the column ``answer``.
 
@@ -106,7 +105,7 @@ def _stable_hashes(texts: Iterable[str]) -> pl.Series:
 def _index_problems(source: SourceDataset, request: IndexRequest) -> pl.DataFrame:
     """Return the index of the problems."""
     condition = request.problem_condition
-    names = sorted({*request.metadata_names, *_condition_metadata(condition)})
+    names = sorted(_condition_metadata(condition))
     texts = [name for name in ("question", "answer") if condition and name in condition.names]
     frames = []
     fields: list[dict[str, Any]] = []
@@ -138,7 +137,6 @@ def _index_problem_rows(rows: pl.DataFrame, texts: Sequence[str]) -> pl.DataFram
         "split",
         *texts,
         question_key=question_keys(rows["question"]),
-        question_chars=pl.col("question").str.len_chars(),
     )
 
 

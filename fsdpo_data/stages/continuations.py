@@ -249,12 +249,6 @@ class ContinuationSampler:
         ``n_prefixes`` is the number of prefixes to grade; None for all prefixes of the run.
         """
         grading = draft.manifest.get(GRADE_STAGE, GradeRecord).options
-        if grading.answer_judge is not None:
-            log.warning(
-                "the judge %s decided outcomes of the solutions, but the grader alone grades their "
-                "continuations. Continuations that it leaves undecided do not count.",
-                grading.answer_judge.model.name,
-            )
         problems = read_problems(draft.current_files("problems"))
         if n_prefixes is None:
             n_prefixes = len(run.line_spans)
@@ -370,10 +364,6 @@ class ContinuationOptions(Options):
     """Random seed. Sample i of a prompt depends only on the seed, the prompt and i."""
     workers: Workers = None
     """Number of processes that grade answers."""
-    grader_alone: Annotated[bool, Option(in_digest=False)] = False
-    """Also continue solutions whose answers a judge decided (`grade --judge`). The grader alone
-    grades the continuations, and those that it leaves undecided do not count.
-    """
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse options that contradict each other."""
@@ -418,17 +408,13 @@ def resolve_continuation_sampler(
         )
     manifest = read_manifest(data)
     judge = manifest.get(GRADE_STAGE, GradeRecord).options.answer_judge
-    if judge is not None and not options.grader_alone:
-        raise options.field_error(
-            "grader_alone",
+    if judge is not None:
+        raise InputError(
             f"the judge {judge.model.name} decided outcomes of {data}, and it does not read "
             "continuations, so those whose answers need a judge would not count. Continue the "
-            "dataset before `grade`, or accept this with `grader_alone=True`.",
-        )
-    if judge is None and options.grader_alone:
-        raise options.field_error(
-            "grader_alone",
-            f"no judge decided outcomes of {data}, so nothing reads this option. Leave it out.",
+            "dataset before `grade`.",
+            field="data",
+            value=str(data),
         )
     sampling = continuation_sampling(manifest, n, **options.sampling_overrides)
     model = _resolve_continuation_model(data, options, manifest)

@@ -297,11 +297,6 @@ class LabelOptions(FailureOptions, StageOptions, ContinuationOptions):
             )
         if has_judge and self.model is not None:
             raise self.field_error("model", "the `judge` is the only model. Remove `model`.")
-        if has_judge and self.grader_alone:
-            raise self.field_error(
-                "grader_alone",
-                "a `judge` reads solutions and continues none. Leave this option out.",
-            )
         if has_judge and self.search is not None:
             raise self.field_error(
                 "search", "a search needs `rollouts`; a `judge` names the first error itself."

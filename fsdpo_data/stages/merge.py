@@ -38,7 +38,7 @@ from fsdpo_data.dataset.run_directory import (
 )
 from fsdpo_data.dataset.stage import ShardedStage, StageOptions, copy_file, discard_dataset
 from fsdpo_data.dataset.stage_registry import STAGES, stage_entry
-from fsdpo_data.engines.options import FailureOptions, Workers
+from fsdpo_data.engines.options import FailureOptions
 from fsdpo_data.stages.pipeline import BuildOptions, run_build, run_build_shard
 
 LINES_PER_WRITE = 256  #: Lines of completions per write.
@@ -68,8 +68,6 @@ class MergeOptions(Options):
     """
     out: Annotated[str | Path, Option(in_digest=False, dataset="output")]
     """Directory or URL of the new dataset."""
-    workers: Workers = None
-    """Number of processes that grade."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +199,6 @@ def _finishing_options(
 ) -> OptionsT:
     """Return the options that finish the command of a shard in the output of a merge."""
     values = shard.options | {"out": str(options.out), "resume": True}
-    has_judge = values.get("judge") is not None  # a judge needs no processes that grade
-    if "workers" in options_class.model_fields and not has_judge:
-        values["workers"] = options.workers
     if issubclass(options_class, FailureOptions):
         # The shards have tried every item, and another try would need the model.
         values["retry_failed"] = False

@@ -91,8 +91,6 @@ def _no_pairs_message(solutions: pl.LazyFrame, source: Path, spec: PairSpec) -> 
         f"no incorrect solution, {counts['too_hard']} have no correct one. Sample more solutions, "
         "or choose problems whose difficulty suits the model"
     )
-    if spec.min_margin is not None:
-        message += f", or lower `min_margin={spec.min_margin}`"
     if spec.require_outcome:
         message += ", or rank solutions by reward only (`require_outcome=False`)"
     return f"{message}."
@@ -124,10 +122,9 @@ class PairOptions(PairSpec, StageOptions):
 
             fsdpo-data pair runs/scored --out runs/pairs
 
-        Pair by reward alone, with a minimum margin:
+        Pair by reward alone:
 
-            fsdpo-data pair runs/scored --out runs/pairs --no-require-outcome --top 2 \
-              --min-margin 0.1
+            fsdpo-data pair runs/scored --out runs/pairs --no-require-outcome --top 2
 
         Pair the first step with a reward below 0.5 with a step whose continuation is
         correct:

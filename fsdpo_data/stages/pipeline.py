@@ -126,9 +126,7 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
     """`plain` samples solutions independently. `beam` returns the best solutions of a step-wise
     beam search with the reward model `prm`, the best one first.
     """
-    beam: Annotated[BeamSpec, Group(flags={"aggregate": "beam_aggregate"}, panel=_BEAM_PANEL)] = (
-        BeamSpec()
-    )
+    beam: Annotated[BeamSpec, Group(panel=_BEAM_PANEL)] = BeamSpec()
     """Settings of the beam search."""
     limit: Annotated[int | None, Field(ge=1)] = None
     """Maximum number of problems; `limit_seed` selects them."""
@@ -169,8 +167,6 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
     """
     tensor_parallel_size: _ParallelSize = 1
     """GPUs per replica of the model (vLLM)."""
-    data_parallel_size: _ParallelSize = 1
-    """Replicas of the model, each on its own GPUs (vLLM)."""
     shard: Shard = None
     """Sample one of N parts of the problems; `fsdpo-data merge` joins the parts."""
 
@@ -224,15 +220,11 @@ class BuildOptions(FailureOptions, ReplayOptions, RowReading):
 
 
 def sampler_options(options: BuildOptions) -> SamplerOptions:
-    """Return the options of the sampler, with the arguments of vLLM that are build options."""
-    sizes = {
-        "tensor_parallel_size": options.tensor_parallel_size,
-        "data_parallel_size": options.data_parallel_size,
-    }
-    arguments = [f"{name}={size}" for name, size in sizes.items() if size != 1]
-    if not arguments:
+    """Return the options of the sampler, with the size of vLLM that is a build option."""
+    if options.tensor_parallel_size == 1:
         return options.engine
-    return options.engine.replace(engine_arg=(*arguments, *options.engine.engine_arg))
+    size = f"tensor_parallel_size={options.tensor_parallel_size}"
+    return options.engine.replace(engine_arg=(size, *options.engine.engine_arg))
 
 
 def _make_stages(options: BuildOptions) -> list[Stage]:

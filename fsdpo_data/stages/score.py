@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.errors import InputError, ItemError
@@ -274,34 +274,19 @@ class ScoreOptions(FailureOptions, StageOptions):
           --base-url http://localhost:8000
     """
 
-    prm: str | None = None
-    """Process reward model: a directory or `org/name[@revision]`."""
-    policy: str | None = None
-    """Policy that gives implicit rewards relative to `reference`, instead of `prm`."""
+    prm: str
+    """Process reward model: a directory or `org/name[@revision]`. With `reference`, a policy, which
+    gives implicit rewards.
+    """
     engine: ScorerOptions = ScorerOptions()
     """Engine that runs the reward model."""
     shard: Shard = None
     """Score one of N parts of the files; `fsdpo-data merge` joins the parts."""
 
-    def model_post_init(self, context: Any, /) -> None:
-        """Refuse options that contradict each other."""
-        super().model_post_init(context)
-        if self.prm is None and self.policy is None:
-            raise self.field_error(
-                "prm", "a reward model is missing. Give `prm`, or `policy` with its `reference`."
-            )
-        if self.prm is not None and self.policy is not None:
-            raise self.field_error(
-                "prm", "rewards come from `prm` or from a `policy`. Remove one of them."
-            )
-        if self.policy and not self.engine.reference:
-            raise self.field_error("policy", "the policy needs a reference model. Add `reference`.")
-
 
 def _make_stage(options: ScoreOptions) -> ScoreStage:
     """Check the process reward model and the engine of the command."""
-    prm = str(options.prm or options.policy)
-    return ScoreStage(resolve_reward_model(prm, options.engine), options.failure_policy)
+    return ScoreStage(resolve_reward_model(options.prm, options.engine), options.failure_policy)
 
 
 def summarize_rewards(record: AnyRecord, statistics: DatasetStatistics) -> list[Row]:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 
 from fsdpo_data.core.command_line import given_values
-from fsdpo_data.core.entities import GRADED_OUTCOMES, Outcome
+from fsdpo_data.core.entities import GRADED_OUTCOMES
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import to_json_values
 from fsdpo_data.core.lazy import pl
@@ -45,7 +45,6 @@ from fsdpo_data.selection.overlaps import (
 )
 from fsdpo_data.selection.random_order import REST, assign_splits
 from fsdpo_data.selection.row_index import (
-    METADATA_PREFIX,
     IndexRequest,
     SourceDataset,
     build_index,
@@ -59,7 +58,7 @@ _SOLUTIONS_PANEL = "Solutions"
 _SAMPLE_PANEL = "Samples and splits"
 _SPLIT_NAME = re.compile(r"[a-z][a-z0-9_]*")
 #: Options with a range of numbers.
-_RANGES = ("pass_rate", "question_length", "reward", "tokens", "steps")
+_RANGES = ("pass_rate", "reward")
 
 
 class SelectOptions(StageOptions):
@@ -104,17 +103,9 @@ class SelectOptions(StageOptions):
     """
     mixed: Annotated[bool, Option(panel=_PROBLEMS_PANEL)] = False
     """Only problems with correct and incorrect solutions."""
-    source: Annotated[Sequence[str], Option(panel=_PROBLEMS_PANEL)] = ()
-    """Only problems of this source; may be given several times."""
-    level: Annotated[Sequence[str], Option(panel=_PROBLEMS_PANEL)] = ()
-    """Only problems whose metadata has this level; may be given several times."""
-    question_length: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_PROBLEMS_PANEL)] = (
-        None
-    )
-    """Range of the length of the question, in characters."""
     problem_filter: Annotated[str | None, Option(metavar="SQL", panel=_PROBLEMS_PANEL)] = None
-    """Condition on problems in SQL. It may use the columns of problems, the fields of the metadata,
-    and counts such as correct and graded.
+    """Condition on problems in SQL, such as `source = 'gsm8k'`. It may use the columns of problems,
+    the fields of the metadata, and counts such as correct and graded.
     """
     unique_questions: Annotated[bool, Option(panel=_PROBLEMS_PANEL)] = False
     """Only the first of several problems with the same question."""
@@ -122,8 +113,6 @@ class SelectOptions(StageOptions):
     """File or directory of a benchmark, as for `decontaminate`. Problems that overlap with its
     questions are dropped. May be given several times.
     """
-    outcome: Annotated[Sequence[Outcome], Option(panel=_SOLUTIONS_PANEL)] = ()
-    """Only solutions with this outcome; may be given several times."""
     reward: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
     """Range of the aggregated step rewards."""
     aggregate: Annotated[
@@ -134,12 +123,8 @@ class SelectOptions(StageOptions):
     """Aggregate of the step rewards. The default is `mean`, and `last` for rewards of an outcome
     reward model.
     """
-    tokens: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
-    """Range of the number of tokens. Solutions with an unknown number are dropped."""
-    steps: Annotated[str | None, Option(metavar="LOW..HIGH", panel=_SOLUTIONS_PANEL)] = None
-    """Range of the number of steps."""
     filter: Annotated[str | None, Option(metavar="SQL", panel=_SOLUTIONS_PANEL)] = None
-    """Condition on solutions in SQL, such as `finish_reason = 'stop'`."""
+    """Condition on solutions in SQL, such as `outcome = 'correct' AND n_tokens < 800`."""
     unique: Annotated[bool, Option(panel=_SOLUTIONS_PANEL)] = False
     """Only the first of several solutions of a problem with the same text."""
     per_problem: Annotated[int | None, Field(ge=1), Option(panel=_SAMPLE_PANEL)] = None
@@ -156,10 +141,6 @@ class SelectOptions(StageOptions):
     """Name and fraction of a split by problem; may be given several times. Each split becomes the
     dataset OUT-NAME, and `out` gets all other problems.
     """
-    part: Annotated[str | None, Option(metavar="NAME", panel=_SAMPLE_PANEL), OnlyWith("split")] = (
-        None
-    )
-    """Only this split, in the directory `out`; `train` is the rest."""
     seed: Annotated[Seed, OnlyWith("per_problem", "sample", "split")] = 0
     """Seed of the random choices."""
 
@@ -177,9 +158,7 @@ class SelectOptions(StageOptions):
                 parse_condition(getattr(self, name), f"{type(self).__name__}.{name}")
         if self.sample is not None and self.sample >= 1 and self.sample != int(self.sample):
             raise self.field_error("sample", "expected a whole number, or a fraction below 1.")
-        names = [REST, *self.split_fractions()]
-        if self.split and self.part is not None and self.part not in names:
-            raise self.field_error("part", f"expected one of {', '.join(names)}.")
+        self.split_fractions()
 
     def range_of(self, name: str) -> NumberRange | None:
         """Return the range of an option; None if it is not given."""
@@ -255,7 +234,6 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
             aggregate=aggregate if options.reward is not None else "",
             condition=_condition(options, "filter"),
             problem_condition=_condition(options, "problem_filter"),
-            metadata_names=("level",) if options.level else (),
             has_order=options.per_problem is not None,
             has_answer=options.stratify == "answer",
         )
@@ -336,19 +314,6 @@ def _filter_problems(options: SelectOptions, funnel: Funnel) -> list[BenchmarkRe
         funnel.keep_problems("pass_rate", pass_rate.contains("pass_rate"))
     if options.mixed:
         funnel.keep_problems("mixed", (pl.col("correct") > 0) & (pl.col("incorrect") > 0))
-    if options.source:
-        _check_names(options, "source", funnel.problems["source"])
-        funnel.keep_problems("source", pl.col("source").is_in(list(options.source)))
-    if options.level:
-        levels = funnel.problems[f"{METADATA_PREFIX}level"]
-        if levels.dtype.is_numeric() and (levels == levels.floor()).all():
-            levels = levels.cast(pl.Int64)
-        levels = levels.cast(pl.String)
-        _check_names(options, "level", levels)
-        funnel.keep_problems("level", levels.is_in(list(options.level)))
-    question_length = options.range_of("question_length")
-    if question_length is not None:
-        funnel.keep_problems("question_length", question_length.contains("question_chars"))
     if options.problem_filter is not None:
         funnel.keep_problems("problem_filter", pl.col("fits"))
     if options.unique_questions:
@@ -361,38 +326,15 @@ def _filter_problems(options: SelectOptions, funnel: Funnel) -> list[BenchmarkRe
     return report.settings.benchmarks
 
 
-def _check_names(options: SelectOptions, name: str, values: pl.Series) -> None:
-    """Refuse a value that no problem has."""
-    known_values = sorted(values.drop_nulls().unique().to_list())
-    for value in getattr(options, name):
-        if value not in known_values:
-            names = ", ".join(known_values[:10]) or "none"
-            raise InputError(
-                f"no problem has this {name}; expected one of {names}.",
-                field=f"SelectOptions.{name}",
-                value=value,
-            )
-
-
 def _filter_solutions(options: SelectOptions, funnel: Funnel) -> None:
     """Apply the filters of solutions."""
-    if options.outcome:
-        funnel.keep_solutions("outcome", pl.col("outcome").is_in(list(options.outcome)))
-    for name, column in (("reward", "reward"), ("tokens", "n_tokens"), ("steps", "steps")):
-        number_range = options.range_of(name)
-        if number_range is not None and name == "reward":
-            low, high = number_range
-            number_range = NumberRange(low - reward_tolerance(low), high + reward_tolerance(high))
-        if number_range is not None and funnel.solutions[column].null_count() == len(
-            funnel.solutions
-        ):
-            raise options.field_error(
-                name,
-                f"the {name} of all solutions are unknown. Use a condition, such as "
-                "`filter=length(array_to_string(completions, '')) < 2000`.",
-            )
-        if number_range is not None:
-            funnel.keep_solutions(name, number_range.contains(column))
+    reward = options.range_of("reward")
+    if reward is not None:
+        low, high = reward
+        bounds = NumberRange(low - reward_tolerance(low), high + reward_tolerance(high))
+        if funnel.solutions["reward"].null_count() == len(funnel.solutions):
+            raise options.field_error("reward", "the rewards of all solutions are unknown.")
+        funnel.keep_solutions("reward", bounds.contains("reward"))
     if options.filter is not None:
         funnel.keep_solutions("filter", pl.col("fits"))
     if options.unique:
@@ -437,7 +379,7 @@ def _split_stats(
 def _row_options(options: SelectOptions, against: Sequence[BenchmarkRef]) -> dict[str, Any]:
     """Return the given options that determine the rows, and the seed."""
     values = given_values(options)
-    for name in ("data", "out", "dry_run", "resume", "part"):
+    for name in ("data", "out", "dry_run", "resume"):
         values.pop(name, None)
     if against:
         values["against"] = [benchmark.to_dict() for benchmark in against]
@@ -492,8 +434,6 @@ def make_select_stages(options: SelectOptions, progress: Progress) -> dict[Path,
     selection = choose_rows(options, progress)
     out = Path(options.out)
     names = [*options.split_fractions()]
-    if options.part is not None:
-        return {out: SelectStage(selection, options.part)}
     stages: dict[Path, Stage] = {
         out.with_name(f"{out.name}-{name}"): SelectStage(selection, name) for name in names
     }

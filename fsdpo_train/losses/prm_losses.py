@@ -31,7 +31,6 @@ class PrmLossFunction(Protocol):
         mask_BK: Tensor,
         *,
         spec: PrmLossSpec,
-        class_weights: tuple[float, float] | None,
     ) -> Tensor:
         """Return the loss, a scalar.
 
@@ -40,7 +39,6 @@ class PrmLossFunction(Protocol):
             label_BK: Labels in [0, 1].
             mask_BK: Whether the label position exists.
             spec: The loss with its parameters.
-            class_weights: Weights of (wrong, right) steps; None for equal weights.
         """
         ...
 
@@ -98,7 +96,6 @@ def prm_loss(
     mask_BK: Tensor,
     *,
     reduction: str,
-    class_weights: tuple[float, float] | None = None,
 ) -> Tensor:
     """Return the binary cross-entropy of step rewards (section 3.3 of the paper).
 
@@ -109,7 +106,6 @@ def prm_loss(
         label_BK: Step labels y in [0, 1]. Monte-Carlo labels are fractions.
         mask_BK: Whether the step exists.
         reduction: How the steps of a solution are reduced: ``sum`` (the paper's) or ``mean``.
-        class_weights: Weights of (wrong, right) steps. A fractional label mixes both weights.
 
     Returns:
         The mean over solutions, a scalar. It is float32 if the logits have half precision.
@@ -119,9 +115,6 @@ def prm_loss(
     loss_BK = torch.nn.functional.binary_cross_entropy_with_logits(
         logit_BK, label_BK, reduction="none"
     )
-    if class_weights is not None:
-        wrong_weight, right_weight = class_weights
-        loss_BK = loss_BK * (label_BK * right_weight + (1 - label_BK) * wrong_weight)
     loss_B = (loss_BK * mask_BK).sum(-1)
     if reduction == "mean":
         loss_B = loss_B / mask_BK.sum(-1).clamp_min(1)
@@ -175,14 +168,12 @@ def _bce(
     mask_BK: Tensor,
     *,
     spec: PrmLossSpec,
-    class_weights: tuple[float, float] | None,
 ) -> Tensor:
     return prm_loss(
         logit_BK,
         label_BK,
         mask_BK,
         reduction=spec.loss_reduction,
-        class_weights=class_weights,
     )
 
 
@@ -192,7 +183,6 @@ def _pqm(
     mask_BK: Tensor,
     *,
     spec: PrmLossSpec,
-    class_weights: tuple[float, float] | None,
 ) -> Tensor:
     return pqm_loss(logit_BK, label_BK, mask_BK, zeta=spec.zeta)
 
@@ -203,13 +193,12 @@ def _outcome_bce(
     mask_BK: Tensor,
     *,
     spec: PrmLossSpec,
-    class_weights: tuple[float, float] | None,
 ) -> Tensor:
     """Return the cross-entropy of the outcomes, which are the last labels of the solutions."""
     n_remaining_BK = mask_BK.flip(-1).cumsum(-1).flip(-1)  # labels from this one to the last
     is_last_BK = mask_BK & (n_remaining_BK == 1)
     # A solution has one outcome, so every reduction gives the same loss.
-    return prm_loss(logit_BK, label_BK, is_last_BK, reduction="sum", class_weights=class_weights)
+    return prm_loss(logit_BK, label_BK, is_last_BK, reduction="sum")
 
 
 PRM_LOSSES.register(
@@ -218,7 +207,7 @@ PRM_LOSSES.register(
         summary="Cross-entropy of each step against its label",
         source="Full-Step-DPO, section 3.3",
         function=_bce,
-        options=("loss_reduction", "balance", "last_step_only"),
+        options=("loss_reduction", "last_step_only"),
     )
 )
 PRM_LOSSES.register(
@@ -235,11 +224,11 @@ PRM_LOSSES.register(
         name="implicit",
         summary=(
             "Trains a policy, whose log-ratio to the start model predicts the outcome. Score an "
-            "implicit PRM with `--policy` and `--reference`"
+            "implicit PRM with `--prm` and `--reference`"
         ),
         source="Yuan et al. 2024",
         function=_outcome_bce,
-        options=("beta", "balance"),
+        options=("beta",),
         trains_policy=True,
         reads_last_label=True,
     )

@@ -9,9 +9,6 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
-
-from fsdpo_data.core.entities import GRADED_OUTCOMES, MODEL_FAILURES
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.sampling import Prompt
 from fsdpo_data.dataset.step_labels import (
@@ -73,8 +70,7 @@ class PrmData:
     """Tokenised solutions with their labels, split into training and held-out problems."""
 
     train: list[PrmRow]  #: Solutions of training problems; their ``group`` is the prompt.
-    #: Solutions of held-out problems, with label positions at the ends of steps only.
-    held_out: list[PrmRow]
+    held_out: list[PrmRow]  #: Solutions of held-out problems.
     #: Numbers of ``solutions``, ``problems``, ``held_out_problems`` and ``steps``. ``positive`` is
     #: the sum of the labels. Beyond the context length are ``lost_labels``, and the labels of
     #: ``lost_solutions`` that the loss needs. ``unlabelled_solutions`` have no labels of the
@@ -100,9 +96,9 @@ def read_labelled_rows(
 
     Raises:
         InputError: if a file cannot be read, if labels and steps do not match, if all solutions
-            are unlabelled, or if no problem is mixed with ``only_mixed``. Also if the options need
-            a fraction of correct continuations for each step, but the labels come from a search for
-            the first error, or if they choose labels, and all sources are files.
+            are unlabelled. Also if the options need a fraction of correct continuations for each
+            step, but the labels come from a search for the first error, or if they choose labels,
+            and all sources are files.
     """
     names = [str(name) for name in config.data]
     kinds = [
@@ -116,13 +112,12 @@ def read_labelled_rows(
             field="labels",
             value=config.labels,
         )
-    mixed_problems = _mixed_problems(data, kinds, config) if config.only_mixed else None
     has_labelled_row = False
     for name, source, kind in zip(names, data.sources, kinds, strict=True):
         if kind is None:
             rows = _read_file_rows(name, source, config, data.sources.index(source))
         else:
-            rows = _read_dataset_rows(source, kind, config, mixed_problems, counts)
+            rows = _read_dataset_rows(source, kind, config, counts)
         for row in rows:
             has_labelled_row = True
             yield row
@@ -136,47 +131,31 @@ def read_labelled_rows(
 
 
 def _read_dataset_rows(
-    source: RowSource,
-    kind: LabelKind,
-    config: PrmConfig,
-    mixed_problems: set[str] | None,
-    counts: Counter[str],
+    source: RowSource, kind: LabelKind, config: PrmConfig, counts: Counter[str]
 ) -> Iterator[LabelledRow]:
-    """Yield the labelled solutions of a dataset that ``config`` selects.
+    """Yield the labelled solutions of a dataset, the first ``samples`` of each problem.
+
+    The ``question`` of a row is empty if the source has no problems.
 
     Args:
         source: The dataset.
         kind: The kind of labels.
         config: The options of the run.
-        mixed_problems: Keys of the selected problems; None for all problems.
         counts: The counts of :func:`read_labelled_rows`.
-    """
-    for location, row in _used_rows(source, kind, config):
-        if row["labels"] is None:
-            counts["unlabelled_solutions"] += 1
-        elif mixed_problems is None or _problem_key(row) in mixed_problems:
-            yield _labelled_row(location, row)
-
-
-def _used_rows(source: RowSource, kind: LabelKind, config: PrmConfig) -> Iterator[tuple[str, Row]]:
-    """Yield the solutions of a dataset with steps, up to the number of ``samples``.
-
-    Their ``labels`` are those of the kind, or None. Their ``question`` is empty if the source has
-    no problems.
     """
     n_solutions = Counter[str]()
     for location, row in source.rows():
         # A selection keeps the index of the original sample, so the index is not the number.
         n_solutions[row["problem_id"]] += 1
         exceeds_samples = config.samples and n_solutions[row["problem_id"]] > config.samples
-        if row["completions"] and not exceeds_samples:
-            labels = read_step_labels(row, kind)
-            yield location, {**row, "labels": labels, "question": read_question(row) or ""}
-
-
-def _problem_key(row: Row) -> str:
-    """Return the key of the question of a row, or the id of its problem."""
-    return question_key(row["question"]) or row["problem_id"]
+        if not row["completions"] or exceeds_samples:
+            continue
+        labels = read_step_labels(row, kind)
+        if labels is None:
+            counts["unlabelled_solutions"] += 1
+        else:
+            question = read_question(row) or ""
+            yield _labelled_row(location, {**row, "labels": labels, "question": question})
 
 
 def _select_label_kind(name: str, source: RowSource, config: PrmConfig) -> LabelKind:
@@ -209,51 +188,6 @@ def _select_label_kind(name: str, source: RowSource, config: PrmConfig) -> Label
     return best_kind if config.labels == "auto" else config.labels
 
 
-def _mixed_problems(
-    data: TrainingData, kinds: Sequence[LabelKind | None], config: PrmConfig
-) -> set[str]:
-    """Return the keys of problems whose used solutions are both correct and wrong.
-
-    A problem may be in several datasets, under several ids.
-
-    Args:
-        data: The opened sources.
-        kinds: The kind of labels of each source; None for a file.
-        config: The options of the run.
-
-    Raises:
-        InputError: if there is no such problem.
-    """
-    correct_keys = set()
-    wrong_keys = set()
-    for source, kind in zip(data.sources, kinds, strict=True):
-        if kind is None:
-            continue
-        has_outcome = False
-        for _, row in _used_rows(source, kind, config):
-            if row["labels"] is None:
-                continue
-            has_outcome |= row["outcome"] in GRADED_OUTCOMES
-            if row["outcome"] == "correct":
-                correct_keys.add(_problem_key(row))
-            elif row["outcome"] in MODEL_FAILURES:
-                wrong_keys.add(_problem_key(row))
-        if not has_outcome:
-            raise _unusable_data_error(
-                source.name,
-                "the solutions with labels have no outcome, so only_mixed would leave all of them "
-                "out. Leave out `only_mixed`, or this source.",
-            )
-    mixed_keys = correct_keys & wrong_keys
-    if any(kinds) and not mixed_keys:
-        raise _unusable_data_error(
-            config.data_text,
-            "no problem has both correct and wrong solutions with labels. Leave out `only_mixed`, "
-            "or use more samples.",
-        )
-    return mixed_keys
-
-
 def _read_file_rows(
     name: str, source: RowSource, config: PrmConfig, number: int
 ) -> Iterator[LabelledRow]:
@@ -262,11 +196,11 @@ def _read_file_rows(
     Rows with the same ``problem_id`` form a problem, and so do rows with the same question. Files
     count their problems in their own way, so an id is one of the source ``number`` only.
     """
-    if config.samples or config.only_mixed:
+    if config.samples:
         raise _unusable_data_error(
             name,
-            "samples and only_mixed choose from a sealed dataset, but this is a file of labelled "
-            "rows. Leave them out, and choose the rows yourself.",
+            "`samples` chooses from a sealed dataset, but this is a file of labelled rows. Leave "
+            "it out, and choose the rows yourself.",
         )
     for location, row in source.rows():
         missing = [column for column in PRM_ROWS.columns if row.get(column) is None]
@@ -355,19 +289,7 @@ def prepare_rows(
             f"({labels[0]:g}), so there is nothing to learn; {len(held_out_problems)} problems are "
             "held out. Sample problems that the model solves only sometimes.",
         )
-    if config.label_positions == "token":
-        train_rows = [_label_every_token(row) for row in train_rows]
     return PrmData(train=train_rows, held_out=held_out_rows, counts=counts)
-
-
-def _label_every_token(row: PrmRow) -> PrmRow:
-    """Return the row with the label of a step at every token of the step."""
-    boundaries = [row.solution.prompt_length, *(position + 1 for position in row.label_positions)]
-    return replace(
-        row,
-        label_positions=range(boundaries[0], boundaries[-1]),
-        labels=np.repeat(row.labels, np.diff(boundaries)).tolist(),
-    )
 
 
 def _needs_last_step(config: PrmConfig) -> bool:
@@ -474,22 +396,6 @@ def _draw_heldout_problems(problems: set[str], fraction: float, seed: int) -> se
 def _labels_of_loss(row: PrmRow, config: PrmConfig) -> Sequence[float]:
     """Return the labels of a row that the loss reads."""
     return row.labels[-1:] if config.prm_loss.reads_last_label else row.labels
-
-
-def class_weights(rows: Iterable[PrmRow], config: PrmConfig) -> tuple[float, float]:
-    """Return weights of (wrong, right) labels with equal class totals and a mean weight of 1.
-
-    The totals are over the labels that the loss reads, each with its share of the loss: with the
-    reduction ``mean``, the labels of a solution share a total of 1.
-    """
-    total = 0.0
-    n_right = 0.0
-    for row in rows:
-        labels = _labels_of_loss(row, config)
-        share = 1 / len(labels) if config.loss_reduction == "mean" else 1.0
-        total += share * len(labels)
-        n_right += share * math.fsum(labels)
-    return total / (2 * (total - n_right)), total / (2 * n_right)
 
 
 def collate_solutions(rows: Sequence[PrmRow], pad_id: int) -> TensorBatch:

@@ -1,8 +1,7 @@
 """Training of process reward models: one logit per step, on top of the weights of a policy.
 
 Name suffixes give the shapes: ``_B`` solutions, ``_T`` tokens, ``_K`` label positions of a
-solution, ``_N`` completion tokens of a batch. A label position is the last token of a step. With
-the option ``label_positions=token``, every token of a step is a label position.
+solution, ``_N`` completion tokens of a batch. A label position is the last token of a step.
 """
 
 import logging
@@ -28,7 +27,6 @@ from fsdpo_train.prm.data import (
     IGNORE_LABEL,
     PrmData,
     PrmRow,
-    class_weights,
     collate_solutions,
     open_solutions,
     prepare_rows,
@@ -171,7 +169,6 @@ def _make_trainer(
         accept_prefix_trees(model)
     trainer_class = ImplicitTrainer if trains_policy else PrmTrainer
     return trainer_class(
-        class_weights(data.train, config) if config.balance else None,
         config,
         share_prompt,
         model=add_lora_adapters(model, config.lora, "CAUSAL_LM" if trains_policy else "TOKEN_CLS"),
@@ -200,24 +197,7 @@ def _evaluate(trainer: Any) -> dict[str, float]:
 
 
 class PrmTrainer(StageTrainer):
-    """A trainer for step rewards.
-
-    Args:
-        weights: Loss weights of (wrong, right) labels, or None for equal weights.
-        config: The options of the run.
-        share_prompt: Whether the model computes a prompt once for neighbouring solutions.
-        **options: Arguments of ``transformers.Trainer``.
-    """
-
-    def __init__(
-        self,
-        weights: tuple[float, float] | None,
-        config: PrmConfig,
-        share_prompt: bool,
-        **options: Any,
-    ) -> None:
-        super().__init__(config, share_prompt, **options)
-        self.class_weights = weights
+    """A trainer for step rewards."""
 
     def count_items(self, batch: Mapping[str, Any]) -> int:
         """Return the number of solutions with a label; padding rows have none."""
@@ -232,9 +212,7 @@ class PrmTrainer(StageTrainer):
     def loss(self, logit_BK: Tensor, label_BK: Tensor, mask_BK: Tensor) -> Tensor:
         """Return the mean loss over solutions; ``loss_reduction`` applies within a solution."""
         config: PrmConfig = self.stage_config
-        return config.prm_loss.function(
-            logit_BK, label_BK, mask_BK, spec=config, class_weights=self.class_weights
-        )
+        return config.prm_loss.function(logit_BK, label_BK, mask_BK, spec=config)
 
     def compute_loss(
         self,
@@ -273,14 +251,8 @@ class ImplicitTrainer(PrmTrainer):
     The logit of a label position is β·log(π/π_ref) over all tokens up to this position.
     """
 
-    def __init__(
-        self,
-        weights: tuple[float, float] | None,
-        config: PrmConfig,
-        share_prompt: bool,
-        **options: Any,
-    ) -> None:
-        super().__init__(weights, config, share_prompt, **options)
+    def __init__(self, config: PrmConfig, share_prompt: bool, **options: Any) -> None:
+        super().__init__(config, share_prompt, **options)
         reference, _ = load_model(self.stage_config, "AutoModelForCausalLM")
         patch_to_return_logprobs(reference, attention="auto").eval()
         reference.requires_grad_(requires_grad=False)

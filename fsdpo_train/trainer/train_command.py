@@ -36,9 +36,10 @@ def train_command(config: TrainConfig, model: str, data: Sequence[str]) -> str:
     )
     parameters = command_parameters(type(config))
     values = given_values(pinned_config, always=computed_names(config))
-    words = ["fsdpo-train", config.stage]
+    words = ["fsdpo-train"]
     for plugin in plugin_arguments():
         words += ["--plugin", Path(plugin).name if plugin.endswith(".py") else plugin]
+    words.append(config.stage)
     for name in sorted(values, key=lambda name: not parameters[name].option.positional):
         if parameters[name].option.in_digest:
             words += _parameter_words(parameters[name], values[name])

@@ -213,7 +213,7 @@ def test_a_judge_decides_the_answers_of_merged_shards(
     for index, shard in enumerate(shards, start=1):
         run_shards.run_shard(RunOptions(shard=f"{index}/2", out=shard), print)
     assert judge.loads == 0
-    merge_options = MergeOptions(shards=shards, out=tmp_path / "merged", workers=1)
+    merge_options = MergeOptions(shards=shards, out=tmp_path / "merged")
     with run_shards.merged_shards(merge_options) as run_options:
         merged = benchmark_run.run_benchmarks(run_options)
     assert judge.loads == 1

@@ -150,7 +150,7 @@ def test_repeated_merges_have_the_results_of_resumed_shards(
         monkeypatch.setattr(module, "prepare_run", prepare_fussy_run)
     clean = fussy_run(tmp_path / "clean")
     shards = [tmp_path / f"shard-{index}" for index in (1, 2)]
-    merge_options = MergeOptions(shards=shards, out=tmp_path / "merged", workers=1)
+    merge_options = MergeOptions(shards=shards, out=tmp_path / "merged")
 
     def merge_resumed_shards() -> list[str]:
         n_failed = 0

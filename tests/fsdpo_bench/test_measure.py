@@ -658,7 +658,7 @@ def test_decoders_of_a_second_run_with_the_same_samples_are_named(tmp_path: Path
 
     def warnings(*runs: Path) -> list[str]:
         messages: list[str] = []
-        make_reports(runs, MeasureSpec(), budget_bytes=0, warn=messages.append)
+        make_reports(runs, MeasureSpec(), warn=messages.append)
         return messages
 
     [message] = warnings(votes, greedy_run)

@@ -472,7 +472,7 @@ def test_a_segmenter_and_an_aggregate_of_a_plugin(
     AGGREGATES.register(Aggregate("max", max))
     out = tmp_path / "run"
     line = ("--decoder", "bon,sbs", "--segmenter", "couples", "--aggregate", "max")
-    done = with_prm(*models, out, *line, "--beam-aggregate", "max")
+    done = with_prm(*models, out, *line)
     assert done.exit_code == 0, done.exception
     record = read_run_record(out)
     assert record.decoders == ["bon@2:max", "sbs@5,1"]

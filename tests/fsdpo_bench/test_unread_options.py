@@ -24,9 +24,7 @@ OTHER_VALUES: dict[str, Any] = {
     "b1": 3,
     "b2": (4,),
     "first_keep": "b2",
-    "beam_aggregate": "min",
     "max_steps": 7,
-    "step_tokens": 9,
 }
 
 

@@ -54,7 +54,9 @@ def data(tmp_path: Path) -> Path:
 
 
 def config(policy: Path, data: Path, out: Path, **options: Any) -> DpoConfig:
-    defaults: dict[str, Any] = dict(lr=1e-3, batch_size=2, epochs=2, log_every=1, save_every=0)
+    defaults: dict[str, Any] = dict(lr=1e-3, batch_size=2, log_every=1, save_every=0)
+    if "max_steps" not in options:
+        defaults["epochs"] = 2
     return DpoConfig(data=data, out=out, model=str(policy), **(defaults | options))
 
 

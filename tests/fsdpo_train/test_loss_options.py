@@ -17,7 +17,6 @@ OTHER_VALUES: dict[str, Any] = {
     "gamma": 8.0,
     "zeta": 1.0,
     "loss_reduction": "mean",
-    "balance": True,
     "last_step_only": True,
 }
 

@@ -112,7 +112,6 @@ def test_a_solution_whose_last_step_is_too_long_is_left_out(policy: Path, data: 
     [
         ({"loss": "pqm"}, "last_step_only"),
         ({"loss": "implicit"}, "last_step_only"),
-        ({"label_positions": "token"}, "every token of a solution has a label"),
     ],
 )
 def test_losses_over_several_steps_are_refused(options: dict[str, Any], message: str) -> None:

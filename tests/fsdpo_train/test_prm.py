@@ -19,7 +19,6 @@ import pytest
 from helpers import label_with_rollouts, problem_set, seal_json, small_build
 from prm_data import stepwise_rows, write_rows
 from random_model import save_other_architecture, save_random_model
-from recorded_imports import import_labels
 from training import kill_at_step
 
 torch = pytest.importorskip("torch")
@@ -43,14 +42,12 @@ from fsdpo_train.prm.data import (  # noqa: E402
     IGNORE_LABEL,
     LabelledRow,
     PrmRow,
-    class_weights,
     collate_solutions,
     open_solutions,
     prepare_rows,
     read_labelled_rows,
 )
 from fsdpo_train.trainer.arguments import training_arguments  # noqa: E402
-from fsdpo_train.trainer.row_source import RowSource, TrainingData  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +62,10 @@ def data(tmp_path: Path) -> Path:
 
 def config(policy: Path, data: Path, out: Path, **options: Any) -> PrmConfig:
     defaults: dict[str, Any] = dict(
-        lr=3e-3, batch_size=8, grad_accum=1, epochs=2, log_every=1, save_every=0, held_out=0.1
+        lr=3e-3, batch_size=8, grad_accum=1, log_every=1, save_every=0, held_out=0.1
     )
+    if "max_steps" not in options:
+        defaults["epochs"] = 2
     return PrmConfig(data=data, out=out, model=str(policy), **(defaults | options))
 
 
@@ -237,33 +236,6 @@ def test_soft_labels_reach_the_loss_unchanged(policy: Path, tmp_path: Path) -> N
     )
 
 
-def test_every_token_may_learn_the_label_of_its_step(policy: Path, data: Path) -> None:
-    steps, tokens = (
-        prepare_data(policy, data, label_positions=label_positions)
-        for label_positions in ("step", "token")
-    )
-    assert [row.label_positions for row in tokens.held_out] == [
-        row.label_positions for row in steps.held_out
-    ]
-    assert tokens.counts == steps.counts
-    for by_step, by_token in zip(steps.train, tokens.train, strict=True):
-        first = by_step.solution.prompt_length
-        end = by_step.label_positions[-1] + 1
-        assert list(by_token.label_positions) == list(range(first, end))
-        labels_by_position = dict(zip(by_token.label_positions, by_token.labels, strict=True))
-        assert [
-            labels_by_position[position] for position in by_step.label_positions
-        ] == by_step.labels
-        first_step = range(first, by_step.label_positions[0] + 1)
-        assert {labels_by_position[position] for position in first_step} == {by_step.labels[0]}
-
-
-def test_a_prm_learns_from_every_token(policy: Path, data: Path, tmp_path: Path) -> None:
-    options = {"epochs": 8, "log_every": 10, "label_positions": "token", "loss_reduction": "mean"}
-    report = prm.train_prm(config(policy, data, tmp_path / "prm", **options))
-    assert report.held_out["ranking_auc"] > 0.9 and report.held_out["accuracy"] > 0.8
-
-
 def test_all_solutions_of_a_problem_are_in_the_same_split(policy: Path, data: Path) -> None:
     ready = prepare_data(policy, data, held_out=0.25)
     train_problems, held_out_problems = (
@@ -380,102 +352,6 @@ def test_equal_ids_of_two_files_are_two_problems(policy: Path, tmp_path: Path) -
         files.append(write_rows(tmp_path / f"{name}.jsonl", rows))
     problems = {row.problem for row in labelled_rows(config(policy, files, tmp_path))}
     assert len(problems) == 2 * len(stepwise_rows())
-
-
-def test_only_mixed_refuses_a_source_without_outcomes(policy: Path, tmp_path: Path) -> None:
-    small_build(tmp_path / "run", problem_set(3))
-    row = {"problem": "2+2?", "steps": ["a", "b"], "label": 1}
-    import_labels(write_rows(tmp_path / "rows.jsonl", [row]), "processbench", tmp_path / "imported")
-    mixed = config(policy, [tmp_path / "run", tmp_path / "imported"], tmp_path, only_mixed=True)
-    with pytest.raises(InputError, match=r"imported.*have no outcome, so only_mixed would leave"):
-        list(labelled_rows(mixed))
-
-
-def test_only_mixed_keeps_problems_with_right_and_wrong_solutions(
-    policy: Path, tmp_path: Path
-) -> None:
-    small_build(tmp_path / "run", problem_set(3))
-    mixed = config(policy, tmp_path / "run", tmp_path, only_mixed=True)
-    assert len(list(labelled_rows(mixed))) == 9
-    small_build(tmp_path / "wrong", problem_set(3, answer="7"))
-    wrong = config(policy, tmp_path / "wrong", tmp_path, only_mixed=True)
-    with pytest.raises(InputError, match="no problem has both correct and wrong solutions"):
-        list(labelled_rows(wrong))
-
-
-def test_only_mixed_reads_the_samples_that_are_trained_on(policy: Path, tmp_path: Path) -> None:
-    """The first sample of each problem is correct, and the second one is wrong."""
-    small_build(tmp_path / "run", problem_set(3))
-    first = config(policy, tmp_path / "run", tmp_path, only_mixed=True, samples=1)
-    with pytest.raises(InputError, match="no problem has both correct and wrong solutions"):
-        list(labelled_rows(first))
-    first_two = config(policy, tmp_path / "run", tmp_path, only_mixed=True, samples=2)
-    assert len(list(labelled_rows(first_two))) == 6
-
-
-def test_only_mixed_reads_the_solutions_with_labels() -> None:
-    counts = [{"n": 1, "n_correct": 1}]
-    rows = [
-        {"problem_id": problem, "outcome": outcome, "rollouts": rollouts, "completions": ["s"]}
-        for problem, outcome, rollouts in [
-            ("unlabelled", "correct", counts),
-            ("unlabelled", "incorrect", None),
-            ("mixed", "correct", counts),
-            ("mixed", "incorrect", counts),
-        ]
-    ]
-    located_rows = [
-        ("", {"prompt": "p", "imported_labels": None, "labels": None, **row}) for row in rows
-    ]
-    source = RowSource("digest", "rows", lambda: iter(located_rows))
-    options = PrmConfig(data="d", out=Path("o"), labels="rollouts", only_mixed=True)
-    unlabelled = Counter[str]()
-    used_rows = read_labelled_rows(TrainingData((source,)), options, unlabelled)
-    assert [row.problem for row in used_rows] == ["mixed", "mixed"]
-    assert unlabelled["unlabelled_solutions"] == 1
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"loss_reduction": "mean"},
-        {"label_positions": "token"},
-        {"label_positions": "token", "loss_reduction": "mean"},
-        {"last_step_only": True},
-        {"loss": "implicit"},
-        {"loss": "implicit", "label_positions": "token"},
-    ],
-)
-def test_balance_gives_both_classes_the_same_total_in_the_loss(
-    options: dict[str, Any], policy: Path, tmp_path: Path
-) -> None:
-    """At logit 0, every label has the same loss, so the loss of a class is its total weight."""
-    rows = [row for i, row in enumerate(stepwise_rows()) if row["labels"][0] or i % 5 == 0]
-    rows.append({"prompt": "p\n", "completions": ["a\n", "b"], "labels": [True, False]})
-    data = write_rows(tmp_path / "r.jsonl", rows)
-    ready = prepare_data(policy, data, held_out=0, **options)
-    run_config = config(policy, data, tmp_path, **options)
-    batch = collate_solutions(ready.train, 0)
-    label_BK = batch["labels"]
-    mask_BK = label_BK != IGNORE_LABEL
-    wrong, right = class_weights(ready.train, run_config)
-
-    def loss(weights: tuple[float, float]) -> float:
-        logit_BK = torch.zeros(label_BK.shape)
-        function = run_config.prm_loss.function
-        return function(logit_BK, label_BK, mask_BK, spec=run_config, class_weights=weights).item()
-
-    assert loss((wrong, 0.0)) == pytest.approx(loss((0.0, right)))
-    assert loss((wrong, right)) == pytest.approx(loss((1.0, 1.0)))
-
-
-def test_a_soft_label_mixes_the_weights_of_both_classes() -> None:
-    label_BK = torch.tensor([[1.0, 0.25]])
-    logit_BK = torch.zeros(1, 2)
-    mask_BK = torch.ones(1, 2, dtype=torch.bool)
-    weighed = prm_loss(logit_BK, label_BK, mask_BK, reduction="sum", class_weights=(3.0, 1.0))
-    assert weighed.item() == pytest.approx(math.log(2) * (1 + 0.25 + 0.75 * 3))
 
 
 def test_labels_beyond_the_context_are_counted(
@@ -631,17 +507,14 @@ def test_one_class_of_outcomes_is_refused_by_a_loss_of_outcomes(
     assert len(prepare_data(policy, data, held_out=0).train) == 3
 
 
-@pytest.mark.parametrize("balance", [True, False])
-def test_one_remaining_class_after_the_split_is_refused(
-    balance: bool, policy: Path, tmp_path: Path
-) -> None:
+def test_one_remaining_class_after_the_split_is_refused(policy: Path, tmp_path: Path) -> None:
     rows = [
         {"prompt": name, "completions": ["a\n", "b\n"], "labels": [right, right]}
         for name, right in (("Problem 0\n", True), ("Problem 1\n", False))
     ]
     data = write_rows(tmp_path / "rows.jsonl", rows)
     with pytest.raises(InputError, match="so there is nothing to learn; 1 prob"):
-        prm.train_prm(config(policy, data, tmp_path / "prm", balance=balance))
+        prm.train_prm(config(policy, data, tmp_path / "prm"))
 
 
 def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) -> None:
@@ -664,14 +537,12 @@ def test_other_input_errors_are_named(policy: Path, data: Path, tmp_path: Path) 
         train(data=write_rows(tmp_path / "long.jsonl", long))
     with pytest.raises(InputError, match="nothing': no such file or directory"):
         train(model="./nothing")
-    with pytest.raises(InputError, match="samples and only_mixed choose from a sealed"):
-        train(only_mixed=True)
+    with pytest.raises(InputError, match="`samples` chooses from a sealed"):
+        train(samples=2)
     with pytest.raises(InputError, match=r"labels = 'outcome': .* a file has only one kind"):
         train(labels="outcome")
     with pytest.raises(InputError, match="loss_reduction = 'max': expected one of sum, mean"):
         train(loss_reduction="max")
-    with pytest.raises(InputError, match="label_positions = 'word': expected one of step, token"):
-        train(label_positions="word")
     with pytest.raises(InputError, match="deepspeed = 'zero4': expected zero2, zero3 or a Deep"):
         train(deepspeed="zero4")
     with pytest.raises(InputError, match="lora = 4: adapters cannot be merged"):
@@ -884,7 +755,7 @@ def test_other_losses_learn(loss: str, policy: Path, data: Path, tmp_path: Path)
     report = prm.train_prm(config(policy, data, tmp_path / "prm", epochs=8, **options))
     assert report.held_out["ranking_auc"] > 0.9
     card = (tmp_path / "prm/README.md").read_text()
-    assert ("--policy prm --reference" in card) == (loss == "implicit")
+    assert ("--prm prm --reference" in card) == (loss == "implicit")
 
 
 def test_the_implicit_loss_is_the_cross_entropy_of_the_outcomes(
@@ -914,7 +785,7 @@ def test_the_implicit_loss_is_the_cross_entropy_of_the_outcomes(
         log_ratios.append(0.3 * float(ratio))
     arguments = training_arguments(run_config)
     patch_to_return_logprobs(net)
-    trainer = prm.ImplicitTrainer(None, run_config, False, model=net, args=arguments)
+    trainer = prm.ImplicitTrainer(run_config, False, model=net, args=arguments)
     batch = {k: v.to(arguments.device) for k, v in collate_solutions(rows, 0).items()}
     logits = trainer.logits(net, batch)
     is_labelled = batch["labels"] != IGNORE_LABEL

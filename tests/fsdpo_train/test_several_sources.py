@@ -118,18 +118,6 @@ def test_the_solutions_of_a_problem_stay_together(
     assert len({row.problem for row in rows_of_both}) == 3 == prepared.counts["problems"]
 
 
-def test_mixed_problems_count_over_all_datasets(
-    sources: dict[str, dict[str, Any]], tmp_path: Path
-) -> None:
-    a, b = sources["prm"]["sealed"], sources["prm"]["url"]
-    all_rows = list(read_solutions([a, b]))
-    assert list(read_solutions([a, b], only_mixed=True)) == all_rows
-    with pytest.raises(InputError, match=r"rows\.jsonl.*this is a file of labelled rows"):
-        rows = pl.DataFrame({"prompt": ["x"], "completions": [["y"]], "labels": [[True]]})
-        file = write_rows(tmp_path / "rows.jsonl", rows)
-        list(read_solutions([a, file], only_mixed=True))
-
-
 @pytest.mark.parametrize("stage", ["sft", "prm", "dpo"])
 def test_several_files_train_the_model_of_one_file(
     stage: str, sources: dict[str, dict[str, Any]], tmp_path: Path

@@ -72,7 +72,9 @@ def data(tmp_path):
 
 
 def config(architecture, data, out, **options):
-    defaults = dict(lr=5e-3, epochs=2, batch_size=8, log_every=1, save_every=0)
+    defaults = dict(lr=5e-3, batch_size=8, log_every=1, save_every=0)
+    if "max_steps" not in options:
+        defaults["epochs"] = 2
     return SftConfig(data=data, out=out, from_config=architecture, **(defaults | options))
 
 

@@ -27,7 +27,7 @@ MACHINE: dict[str, Any] = {"resume": True, "report_to": "wandb", "save_every": 3
     [
         (SftConfig, {}),
         (SftConfig, {"lr": 2e-6, "epochs": 1.0, "group_by_length": False, "lora": 8}),
-        (PrmConfig, {"loss": "pqm", "zeta": 2.5, "only_mixed": True, "seed": 7}),
+        (PrmConfig, {"loss": "pqm", "zeta": 2.5, "samples": 3, "seed": 7}),
         (DpoConfig, {"loss": "ipo", "beta": 0.2, "share_prompt": False, "head_chunk": 9}),
     ],
 )
@@ -55,6 +55,6 @@ def test_the_command_has_no_local_folders(tmp_path: Path, monkeypatch: pytest.Mo
         deepspeed=str(tmp_path / "zero.json"),
     )
     words = shlex.split(train_command(config, "", ["rows.jsonl"]))
-    assert words[2:5] == ["--plugin", "my_loss.py", "rows.jsonl"]
+    assert words[1:5] == ["--plugin", "my_loss.py", "sft", "rows.jsonl"]
     assert {"config.json", "zero.json"} <= {*words} and "--model" not in words
     assert not any(str(tmp_path) in word for word in words)

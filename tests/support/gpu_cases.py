@@ -197,7 +197,6 @@ def train(folder: Path, case: GpuCase) -> Metrics:
         model=str(folder / size),
         batch_size=PROMPTS if method == "dpo" else len(rows),
         grad_accum=1,
-        epochs=99,
         max_steps=ROUNDS + 1,
         save_every=0,
         log_every=1,

@@ -27,6 +27,6 @@ def parse_options(command: Any, words: Sequence[str]) -> Options | None:
     None for a command without options, and for names of plug-ins, which are not loaded.
     """
     values = values_on_line(command, words)
-    if not isinstance(command, OptionsCommand) or values.pop("plugin", None):
+    if not isinstance(command, OptionsCommand):
         return None
     return make_options(command.options_class, values)

@@ -22,7 +22,6 @@ from fsdpo_bench.tasks.table import all_tasks, builtin_tasks, get_task
 from fsdpo_data.cli.console import new_app, print_next_command, run_app
 from fsdpo_data.cli.help import HelpCommand
 from fsdpo_data.cli.options import command
-from fsdpo_data.core.command_line import given_values
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import LazyModule
 from fsdpo_data.core.progress import progress as show_progress
@@ -109,7 +108,6 @@ def _report(options: cli_options.ReportOptions, url: str | Path | None = None) -
         options: The options of the reports.
         url: The URL to which the folder of the report is uploaded; None for a local folder.
     """
-    from fsdpo_bench.metrics.decoder_choices import SubsetSpec
     from fsdpo_bench.metrics.measure import MeasureSpec
     from fsdpo_bench.report.reports import make_reports
     from fsdpo_bench.report.terminal import print_reports
@@ -118,7 +116,6 @@ def _report(options: cli_options.ReportOptions, url: str | Path | None = None) -
     spec = MeasureSpec(
         sizes=options.k,
         aggregates=options.aggregate,
-        subsets=SubsetSpec(options.subsets, options.seed),
         gammas=options.gamma,
     )
     with show_progress() as progress, local_paths(options, progress) as local_options:
@@ -129,16 +126,10 @@ def _report(options: cli_options.ReportOptions, url: str | Path | None = None) -
             policies=options.likelihood,
             out=options.out,
             writes_into_run=not any(map(is_url, options.data)),
-            budget_bytes=int(options.megabytes * 1_000_000),
             warn=_warn,
             progress=progress,
         )
     folder = reports[0].folder
-    if folder is None and "megabytes" in given_values(options):
-        raise options.field_error(
-            "megabytes",
-            "only the page of a report reads this option. Give `out`, or leave this option out.",
-        )
     print_reports(reports, as_json=options.as_json)
     if folder is not None and not options.as_json:
         typer.echo()

@@ -9,7 +9,6 @@ from pydantic import Field
 from fsdpo_bench.metrics.compare import ComparisonOptions
 from fsdpo_bench.report.comparison_table import DIFF_COLUMNS
 from fsdpo_data.core.options import NotWith, OnlyWith, Option, Options
-from fsdpo_data.core.sampling import Seed
 from fsdpo_data.stages.merge import MergeOptions
 
 _POSITIONAL = Option(positional=True)
@@ -108,18 +107,12 @@ class ReportOptions(Options):
     """Also compare the step weights of pairs at this γ; may be repeated."""
     problems: Annotated[Path | None, _MEASUREMENT] = None
     """File of problems; only these problems count, by their questions."""
-    subsets: Annotated[int, Field(ge=1), _MEASUREMENT] = 320
-    """Number of random subsets for votes. Fewer subsets are all taken."""
-    seed: Annotated[Seed, _MEASUREMENT] = 0
-    """Seed of the random subsets."""
     disagreements: bool = False
     """Print where recorded verdicts of an import differ from ours."""
     show: Annotated[int, Field(ge=0), OnlyWith("disagreements"), NotWith("as_json")] = 10
     """Number of disagreements to print."""
     out: Annotated[Path | None, _MEASUREMENT] = None
     """Folder for the results and the page."""
-    megabytes: Annotated[float, Field(ge=0.1), _MEASUREMENT] = 16
-    """Megabytes of text (problems and solutions) in report.html."""
     as_json: Annotated[bool, _JSON] = False
     """Print JSON instead of tables."""
 

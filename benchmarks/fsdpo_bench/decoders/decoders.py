@@ -283,7 +283,7 @@ DECODERS.register(
         distribute=_distribute_first,
         origin="beam",
         needs="rewards",
-        options=("first_keep", "beam_aggregate", "max_steps", "step_tokens"),
+        options=("first_keep", "max_steps"),
         colour=5,
     )
 )

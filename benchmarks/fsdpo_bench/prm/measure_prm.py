@@ -53,8 +53,8 @@ CHUNK_SOLUTIONS = 512
 #: Options that the likelihood of a policy does not need.
 _PRM_OPTIONS = (
     *("prm_format", "reference", "beta", "votes", "majority"),
-    *("engine", "engine_arg", "actors", "gpus_per_actor"),
-    *("base_url", "concurrency", "timeout", "idle_timeout"),
+    *("engine", "engine_arg", "actors"),
+    *("base_url", "concurrency", "timeout"),
 )
 _DEFAULT_THRESHOLD = 0.5  #: Threshold for PRMBench, and for rewards that are 0 or 1.
 

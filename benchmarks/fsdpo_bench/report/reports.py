@@ -37,7 +37,6 @@ def make_reports(
     policies: Sequence[str] = (),
     out: Path | None = None,
     writes_into_run: bool = True,
-    budget_bytes: int,
     warn: Callable[[str], None],
     progress: Progress = NO_PROGRESS,
 ) -> list[Report]:
@@ -52,7 +51,6 @@ def make_reports(
         policies: The model of each pool, for the choice by likelihood; empty to leave it out.
         out: Folder of the files; None for the folder of a single run.
         writes_into_run: Whether the folder of a single run gets files; not so for a copy of a run.
-        budget_bytes: Bytes of text in the problem list of ``report.html``.
         warn: Called with a message if a plot fails, questions match no problem, or decoders of a
             run are left out.
         progress: Receives the progress of the measurement.
@@ -84,7 +82,7 @@ def make_reports(
         folder = out or (paths[0] if is_only_run and writes_into_run else None)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            write_report(folder, pool, results, decoded, budget_bytes=budget_bytes, warn=warn)
+            write_report(folder, pool, results, decoded, warn=warn)
         reports.append(Report(pool, results, decoded, folder))
         progress.advance(1)
     return reports

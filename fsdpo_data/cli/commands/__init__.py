@@ -4,5 +4,8 @@
 """
 
 from fsdpo_data.cli.console import new_app
+from fsdpo_data.cli.stage_commands import StageGroup
 
-app = new_app("fsdpo-data", "Builds, checks, imports, exports and publishes the datasets.")
+app = new_app(
+    "fsdpo-data", "Builds, checks, imports, exports and publishes the datasets.", StageGroup
+)

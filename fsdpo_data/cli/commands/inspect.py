@@ -143,8 +143,6 @@ class ViewOptions(DatasetOptions):
     """File for the page, which works offline."""
     gamma: Annotated[float, Field(ge=0)] = DEFAULT_GAMMA
     """Inverse temperature γ of the step weights α of pairs."""
-    megabytes: Annotated[float, Field(ge=0.1)] = 16
-    """Maximum size of the problems and solutions on the page, in MB of text."""
 
 
 @command(app, ViewOptions, panel="Inspect")
@@ -152,7 +150,7 @@ def view(options: ViewOptions) -> None:
     """Write the page, and print the command that opens the page."""
     data = api.open_dataset(options.data)
     out = options.out or _page_path(options.data)
-    write_text(out, data.page(megabytes=options.megabytes, gamma=options.gamma))
+    write_text(out, data.page(gamma=options.gamma))
     print_next_command(["open", out])
 
 

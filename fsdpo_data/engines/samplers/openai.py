@@ -73,7 +73,7 @@ class OpenAiSampler:
 
         Raises:
             InputError: if the server rejects more than the prompt, such as the model.
-            UnavailableError: if requests failed for ``idle_timeout`` seconds without any response.
+            UnavailableError: if requests failed for a long time without any response.
         """
 
         async def sample_prompt(client: httpx2.AsyncClient, index: int) -> list[Completion]:

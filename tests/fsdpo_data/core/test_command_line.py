@@ -34,8 +34,8 @@ from fsdpo_data.stages.pipeline import BuildOptions
             ),
         ),
         (
-            "pair DATA --out o --no-require-outcome --top 2 --min-margin=-0.5",
-            PairOptions(data="DATA", out="o", require_outcome=False, top=2, min_margin=-0.5),
+            "pair DATA --out o --no-require-outcome --top 2",
+            PairOptions(data="DATA", out="o", require_outcome=False, top=2),
         ),
         (
             "pair DATA --out o --style step-dpo --threshold 0.3 --model m",
@@ -47,9 +47,9 @@ from fsdpo_data.stages.pipeline import BuildOptions
             ),
         ),
         (
-            "run --model tiny --decoder sc --decoder sbs --prm p --k 5 --b2 1 --beam-aggregate min",
+            "run --model tiny --decoder sc --decoder sbs --prm p --k 5 --b2 1 --first-keep b2",
             RunOptions(
-                model="tiny", decoder=("sc", "sbs"), prm="p", k=(5,), beam=BeamSpec(aggregate="min")
+                model="tiny", decoder=("sc", "sbs"), prm="p", k=(5,), beam=BeamSpec(first_keep="b2")
             ),
         ),
     ],

@@ -78,7 +78,9 @@ def test_the_command_writes_a_page_of_everything(pairs: Path, tmp_path: Path) ->
 
 
 def test_a_small_page_says_what_it_leaves_out(pairs: Path) -> None:
-    page = fd.open_dataset(pairs).page(megabytes=0.003)
+    data = fd.open_dataset(pairs)
+    rows = data.examples(2, problem=None, outcome=None, seed=0)
+    page = dataset_page(pairs, data.manifest, rows, gamma=0.5, budget_bytes=3000)
     assert "Left out because of the size limit: 1 of 3 problems" in page
 
 
@@ -87,9 +89,7 @@ def test_a_side_that_is_no_solution_of_the_dataset_is_a_continuation(pairs: Path
     [row] = data.examples(1, problem=None, outcome=None, seed=0)
     pair = {**row["pairs"][0], "chosen_id": "elsewhere", "chosen_rewards": None}
     assert pair_step_weights(pair, 0.5)[0] is None
-    page = dataset_page(
-        pairs, data.manifest, [{**row, "pairs": [pair]}], gamma=0.5, budget_bytes=10**6
-    )
+    page = dataset_page(pairs, data.manifest, [{**row, "pairs": [pair]}], gamma=0.5)
     [problem] = data_of(page)["problems"]
     chosen, rejected = problem["pairs"][0]["taken"]
     assert problem["solutions"][chosen]["name"] == "continuation"
@@ -106,7 +106,7 @@ def test_hostile_rows_stay_data(pairs: Path) -> None:
         solution |= {"completions": [hostile], "answer": hostile, "prompt": hostile}
         solution |= {"step_rewards": [0.5], "labels": [True]}
     odd = {**row, "question": hostile, "answer": hostile, "source": hostile, "pairs": []}
-    page = dataset_page(pairs, data.manifest, [odd], gamma=0.5, budget_bytes=10**6)
+    page = dataset_page(pairs, data.manifest, [odd], gamma=0.5)
     assert page.count("<script") == page.count("</script") == 2
     assert data_of(page)["problems"][0]["question"] == hostile
 

@@ -26,11 +26,11 @@ from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.errors import InputError, ItemError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, SearchCost
+from fsdpo_data.engines import beam_search
 from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
 from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.tokenization import cut_at_stop
 from fsdpo_data.engines.scorers import ScorerInput
-from fsdpo_data.steps.rewards import AGGREGATES
 from fsdpo_data.steps.segment import (
     SEGMENTERS,
     split_at_lengths,
@@ -45,10 +45,11 @@ CASES = 500
 @pytest.mark.parametrize("segmenter", ["auto@1", "newline@1", "both@1"])
 @pytest.mark.parametrize("step_tokens", [20, 64])
 def test_beam_search_keeps_the_stop_strings_of_steps_out_of_the_thinking(
-    segmenter: str, step_tokens: int
+    segmenter: str, step_tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(beam_search, "MAX_STEP_TOKENS", step_tokens)
     sampler = LoadedSampler(ThinkingSampler())
-    spec = BeamSpec(b1=2, b2=1, max_steps=90, step_tokens=step_tokens)
+    spec = BeamSpec(b1=2, b2=1, max_steps=90)
     sampling = SamplingSpec(n=1, max_tokens=400)
     prompt = "2+2?<think>\n"
     searcher = BeamSampler(sampler, Judge(0), segmenter, spec)
@@ -68,7 +69,7 @@ def reference_search(
     def next_step(text: str, first: bool) -> tuple[str, bool]:
         index = counts[text] if not first else counts[""]
         counts[text] += 1
-        step = sampling.replace(n=1, stop=("\n",), max_tokens=spec.step_tokens)
+        step = sampling.replace(n=1, stop=("\n",), max_tokens=beam_search.MAX_STEP_TOKENS)
         completion = writer.one(prompt + text, index, step)
         if completion.stop_string:
             return text + completion.text + "\n", False
@@ -76,7 +77,7 @@ def reference_search(
 
     def reward(text: str) -> float:
         rewards = judge.one(prompt, split_at_newlines(text))
-        return AGGREGATES[spec.aggregate].compute(rewards) if rewards else -math.inf
+        return rewards[-1] if rewards else -math.inf
 
     def top(count: int, new: list[Any]) -> list[Any]:
         order = sorted(range(len(new)), key=lambda i: (-new[i][2], i))
@@ -109,18 +110,19 @@ def random_spec(draw: random.Random) -> BeamSpec:
         b1=draw.randint(1, 5),
         b2=draw.randint(1, 4),
         max_steps=draw.randint(1, 6),
-        step_tokens=draw.choice([2, 50]),
         first_keep=draw.choice(["b1", "b2"]),
-        aggregate=draw.choice(list(AGGREGATES)),
     )
 
 
-def test_beam_search_equals_the_reference_on_hundreds_of_random_cases() -> None:
+def test_beam_search_equals_the_reference_on_hundreds_of_random_cases(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lengths = Counter[int]()
     finished = Counter[bool]()
     for case in range(CASES):
         draw = random.Random(case)
         spec = random_spec(draw)
+        monkeypatch.setattr(beam_search, "MAX_STEP_TOKENS", draw.choice([2, 50]))
         writer = Writer(case)
         judge = Judge(case, unread=draw.choice([0.0, 0.2]))
         prompts = [f"p{i}\n" for i in range(draw.randint(1, 3))]
@@ -324,7 +326,7 @@ def test_stop_strings_start_the_next_step() -> None:
     assert [step_ending(stop) for stop in ("\n", "\n\n", "\nStep ")] == ["\n", "\n\n", "\n"]
 
 
-@pytest.mark.parametrize("field", ["b1", "b2", "max_steps", "step_tokens"])
+@pytest.mark.parametrize("field", ["b1", "b2", "max_steps"])
 def test_widths_below_one_are_refused(field: str) -> None:
     with pytest.raises(InputError, match=f"BeamSpec.{field} = 0: expected at least 1"):
         BeamSpec(**{field: 0})

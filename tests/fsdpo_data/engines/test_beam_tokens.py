@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import real_tokenizers
@@ -50,8 +51,10 @@ def sentence_segmenters(monkeypatch: pytest.MonkeyPatch) -> None:
 def search(
     prompts: Sequence[str], sampler: Sampler, segmenter: str, *, step_tokens: int
 ) -> list[str]:
-    spec = BeamSpec(b1=1, b2=1, max_steps=300, step_tokens=step_tokens)
-    results = sample_all(BeamSampler(sampler, Judge(0), segmenter, spec), prompts, GREEDY)
+    spec = BeamSpec(b1=1, b2=1, max_steps=300)
+    searcher = BeamSampler(sampler, Judge(0), segmenter, spec)
+    with patch("fsdpo_data.engines.beam_search.MAX_STEP_TOKENS", step_tokens):
+        results = sample_all(searcher, prompts, GREEDY)
     assert all(solution.finish_reason == "stop" for [solution] in results)
     return [solution.text for [solution] in results]
 

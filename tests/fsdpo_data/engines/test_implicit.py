@@ -113,7 +113,7 @@ def test_policy_and_reference_on_the_command_line(
     arguments: list[Any] = [
         "score",
         tmp_path / "run",
-        "--policy",
+        "--prm",
         models[0],
         "--out",
         tmp_path / "out",

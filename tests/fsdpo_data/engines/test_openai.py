@@ -63,7 +63,7 @@ def url(script: Script) -> Iterator[str]:
 
 
 def connect(url: str, **changes: Any) -> OpenAiSampler:
-    server = ServerOptions(base_url=url, **{"idle_timeout": 60.0, **changes})
+    server = ServerOptions(base_url=url, **changes)
     options = SamplerOptions(engine="openai", server=server)
     return OpenAiSampler(served_weights("tiny"), options)
 
@@ -181,7 +181,8 @@ def test_the_reason_of_a_busy_server_is_quoted(
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     quota = {"error": {"message": f"{KEY}: You exceeded your current quota. " + "x" * 999}}
     script.tricks += [says(quota, 429)] * 10_000
-    engine = connect(url, idle_timeout=0.2)
+    monkeypatch.setattr("fsdpo_data.engines.server_client.IDLE_TIMEOUT_SECONDS", 0.2)
+    engine = connect(url)
     with pytest.raises(UnavailableError) as unavailable:
         sample_all(engine, PROMPTS[:1], SPEC)
     message = str(unavailable.value)
@@ -297,8 +298,11 @@ def test_permanent_errors_are_raised_at_once(
         connect("http://127.0.0.1:9/v1")
 
 
-def test_a_silent_server_is_an_error_after_the_idle_timeout(script: Script, url: str) -> None:
-    engine = connect(url, idle_timeout=2.0, concurrency=1)
+def test_a_silent_server_is_an_error_after_the_idle_timeout(
+    script: Script, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fsdpo_data.engines.server_client.IDLE_TIMEOUT_SECONDS", 2.0)
+    engine = connect(url, concurrency=1)
     script.tricks += [lambda handler: False] + [openai_server.broken] * 1000
     arrived = []
     with pytest.raises(UnavailableError, match=r"no response in 2 seconds .*500.*resume the run"):
@@ -311,7 +315,7 @@ def test_a_silent_server_is_an_error_after_the_idle_timeout(script: Script, url:
 
 def options(url: str, out: Path, **changes: Any) -> BuildOptions:
     settings: dict[str, Any] = {"engine": "openai", "base_url": url, "limit": 8, "samples": 2}
-    settings |= {"out": out, "idle_timeout": 2.0, "concurrency": 2}
+    settings |= {"out": out, "concurrency": 2}
     return make_options(BuildOptions, settings | changes)
 
 
@@ -319,6 +323,7 @@ def test_completions_received_before_a_server_dies_are_kept(
     script: Script, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setattr("fsdpo_data.engines.server_client.IDLE_TIMEOUT_SECONDS", 2.0)
     out = tmp_path / "run"
     script.tricks += [lambda handler: False] * 5 + [openai_server.hang_up] * 1000
     with pytest.raises(UnavailableError, match="resume the run"):

@@ -62,9 +62,6 @@ EIGHT = node(64, gpu=8)
         (Placement(model_count=2), [node(2)], 1, 0, 1),
         (Placement(actors=3), [node(8), node(16)], 3, 0, 4),
         (Placement(), [HEAD, node(64, gpu=8, alive=False)], 1, 0, 8),
-        (Placement(gpu_fraction=0.5), [HEAD, EIGHT], 16, 0.5, 0.5),
-        (Placement(model_count=2, gpu_fraction=0.5), [node(8, gpu=1)], 1, 0.5, 0.5),
-        (Placement(actors=4, gpu_fraction=0.5), [node(2)], 4, 0, 0.5),
     ],
 )
 def test_placement_of_replicas(
@@ -118,14 +115,10 @@ def test_a_cluster_without_capacity_is_refused(
             {"actors": 2},
             "BuildOptions.engine.actors = 2: the option needs `engine=ray`, but the engine is",
         ),
-        (
-            {"gpus_per_actor": 0.5},
-            "gpus_per_actor = 0.5: the option needs `engine=ray`, but the engine is auto.",
-        ),
         ({"engine": "ray", "actors": 0}, "BuildOptions.engine.actors = 0: expected at least 1."),
         (
-            {"engine": "ray", "data_parallel_size": 2},
-            ".data_parallel_size = 2: `engine=ray` starts one actor per replica",
+            {"engine": "ray", "engine_arg": ["data_parallel_size=2"]},
+            ".engine_arg = 'data_parallel_size=2': `engine=ray` starts one actor per replica",
         ),
     ],
 )
@@ -231,7 +224,7 @@ class TestReplicas:
     def test_fast_replicas_take_the_items_of_a_slow_one(self, tmp_path: Path) -> None:
         (tmp_path / "died").touch()
         load = partial(SquaresScorer, str(tmp_path), slow=0)
-        replicas = ReplicaPool(REF, load, Placement(actors=2, gpu_fraction=0.5), batch_size=32)
+        replicas = ReplicaPool(REF, load, Placement(actors=2), batch_size=32)
         assert score_all(replicas, range(100)) == [number**2 for number in range(100)]
         counts = sorted(len(file.read_text().split()) for file in tmp_path.glob("by-*"))
         assert (

@@ -162,7 +162,7 @@ def test_build_on_embedded_problems(tmp_path: Path) -> None:
 
 def test_two_replicas_sample_the_completions_of_one(engine: Any, tmp_path: Path) -> None:
     limit = ("--limit", "20", "--samples", "4", "--max-tokens", "64")
-    ran = build(tmp_path / "run", *limit, "--data-parallel-size", "2")
+    ran = build(tmp_path / "run", *limit, "--engine-arg", "data_parallel_size=2")
     assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stderr
     lines = (tmp_path / "run" / "completions.jsonl").read_text().splitlines()

@@ -42,7 +42,7 @@ ITEMS = [
 
 
 def served_options(url: str) -> ScorerOptions:
-    return ScorerOptions(engine="openai", server=ConnectionOptions(base_url=url, idle_timeout=20.0))
+    return ScorerOptions(engine="openai", server=ConnectionOptions(base_url=url))
 
 
 @contextmanager

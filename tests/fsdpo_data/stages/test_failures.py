@@ -41,6 +41,7 @@ REPLY = "Step 1: 20 + 22 is {}.\nStep 2: The answer is: {}"
 @pytest.fixture(autouse=True)
 def short_retry_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fsdpo_data.core.http_client.MAX_DELAY_SECONDS", 0.01)
+    monkeypatch.setattr("fsdpo_data.engines.server_client.IDLE_TIMEOUT_SECONDS", 0.3)
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def build_line(problems: Path, url: str) -> list[str]:
 
 def server_options(url: str) -> list[str]:
     options = ["--engine", "openai", "--base-url", url, "--concurrency", "1", "--batch-size", "4"]
-    return [*options, "--idle-timeout", "0.3", "--model", "tiny"]
+    return [*options, "--model", "tiny"]
 
 
 def content(out: Path) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from helpers import (
     continuation_settings,
     derive,
     fixed_sampler,
-    label_with_rollouts,
     problem_set,
     sample_settings,
     small_build,
@@ -223,22 +222,11 @@ def test_grading_without_a_judge_takes_the_decisions_back(built: Path, tmp_path:
     assert solutions(tmp_path / "again").equals(solutions(built))
 
 
-def test_the_grader_alone_grades_continuations_after_a_judge(
-    built: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    label_with_rollouts(built, tmp_path / "plain")
-    assert "the grader alone" not in caplog.text
-    grade(built, tmp_path / "judged", FakeJudge())
-    label_with_rollouts(tmp_path / "judged", tmp_path / "labelled")
-    assert "the judge reads decided outcomes of the solutions, but the grader alone" in caplog.text
-
-
-def test_continuations_after_a_judge_need_an_explicit_word(built: Path, tmp_path: Path) -> None:
+def test_solutions_that_a_judge_decided_are_not_continued(built: Path, tmp_path: Path) -> None:
     grade(built, tmp_path / "judged", FakeJudge())
     options = {"data": tmp_path / "judged", "out": tmp_path / "out", "rollouts": 2, "model": "tiny"}
-    with pytest.raises(InputError, match=r"the judge reads decided .*grader_alone=True"):
+    with pytest.raises(InputError, match=r"the judge reads decided .*before `grade`"):
         make_label_stage(make_options(LabelOptions, options))
-    assert make_label_stage(make_options(LabelOptions, {**options, "grader_alone": True}))
     assert make_label_stage(make_options(LabelOptions, {**options, "data": built}))
 
 
@@ -354,9 +342,13 @@ def test_recorded_replies_decide_again_without_a_model(
 
 
 def test_failed_requests_are_repeated_and_no_answer_is_requested_twice(
-    built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    built: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The server fails, works for five requests, fails until the run stops, and works again."""
+    monkeypatch.setattr("fsdpo_data.engines.server_client.IDLE_TIMEOUT_SECONDS", 3.0)
     answered: list[str] = []
     lock = threading.Lock()
 
@@ -371,7 +363,7 @@ def test_failed_requests_are_repeated_and_no_answer_is_requested_twice(
     out = tmp_path / "out"
     with serving(script) as url:
         settings: dict[str, Any] = dict(engine="openai", base_url=url, concurrency=1)
-        judge = judge_file(tmp_path, **settings, idle_timeout=3)
+        judge = judge_file(tmp_path, **settings)
         line = ["grade", str(built), "--out", str(out), "--judge", judge]
         code, _, err = run(capsys, *line)
         assert code == 1 and "resume the run" in err, err

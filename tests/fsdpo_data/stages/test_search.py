@@ -146,14 +146,6 @@ def test_ids_name_the_search_its_reward_model_and_its_segmenter(tmp_path: Path) 
     assert fewer_samples.sampling_id == specs[1].sampling_id
 
 
-def test_a_search_by_the_aggregate_of_an_absent_plugin_is_read(tmp_path: Path) -> None:
-    manifest = search_build(tmp_path)
-    [record] = [record for record in manifest.stages if record.name == "sample"]
-    record.options["search"]["beam"]["aggregate"] = "absent"
-    search = read_sample_settings(manifest).search
-    assert search is not None and search.beam.aggregate == "absent"
-
-
 def test_the_cost_of_a_search_belongs_to_a_search(tmp_path: Path) -> None:
     manifest = search_build(tmp_path)
     [file] = tmp_path.glob("solutions/*.parquet")
@@ -352,7 +344,6 @@ def test_a_plugin_registers_another_beam_search(
     ("options", "message"),
     [
         ("--b1 3", "--b1 3: the sampler plain does not read this option"),
-        ("--beam-aggregate min", "--beam-aggregate min: the sampler plain does not read"),
         ("--sampler beam --samples 1", "--sampler beam: the search ranks partial solutions"),
         ("--sampler beam --prm P", "returns at most 1 per problem. Use --samples 1"),
         ("--sampler beam --prm P --b2 9 --samples 6", "--b1 5 and --b2 9 returns at most 5"),

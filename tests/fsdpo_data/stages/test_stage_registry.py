@@ -182,14 +182,13 @@ def test_a_stage_of_a_file(
 ) -> None:
     """A file with a stage gives the command and the method of a dataset."""
     monkeypatch.setattr(STAGES, "data", dict(STAGES.data))
-    monkeypatch.setattr(app, "registered_commands", [*app.registered_commands])
     example = Path(__file__).parents[3] / "examples/plugin/fsdpo_example/stages.py"
     registration = f"\nfrom {StageEntry.__module__} import STAGES\nSTAGES.register(UNIFORM)\n"
     (tmp_path / "uniform_stage.py").write_text(example.read_text() + registration)
     plugin = ["--plugin", str(tmp_path / "uniform_stage.py")]
-    assert "--reward" in run(capsys, "uniform", *plugin, "--help")[1]
+    assert "--reward" in run(capsys, *plugin, "uniform", "--help")[1]
     line = ["uniform", str(dataset), "--reward", "0.25", "--out", str(tmp_path / "new")]
-    code, _, err = run(capsys, *line, *plugin)
+    code, _, err = run(capsys, *plugin, *line)
     assert code == 0, err
     stage: Any = fd.open_dataset(dataset).uniform  # type: ignore[attr-defined]
     made_by_method = stage(reward=0.25, out=tmp_path / "same")
@@ -204,7 +203,7 @@ def test_a_broken_plugin_stops_only_its_own_command(
 ) -> None:
     (tmp_path / "broken_stage.py").write_text("import no_such_library\n")
     plugin = ["--plugin", str(tmp_path / "broken_stage.py")]
-    code, _, err = run(capsys, "polish", str(dataset), *plugin)
+    code, _, err = run(capsys, *plugin, "polish", str(dataset))
     assert code == 1 and "the plug-in cannot be imported" in err
     assert run(capsys, "validate", str(dataset))[0] == 0
 
