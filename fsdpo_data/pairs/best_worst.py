@@ -51,6 +51,8 @@ class PairSpec(Options):
     the lowest rewards, regardless of the outcome.
     """
     max_pairs: MaxPairs = None
+    min_margin: Annotated[float | None, Field(allow_inf_nan=False), Option(panel=PAIR_PANEL)] = None
+    """Minimum reward of the chosen minus the rejected solution."""
     allow_unclosed: AllowUnclosed = False
 
 
@@ -68,10 +70,13 @@ def choose_pairs(solutions: pl.LazyFrame, spec: PairSpec) -> pl.LazyFrame:
         _select_side(ranked, "chosen", spec.top)
         .join(_select_side(ranked, "rejected", spec.top), on="problem_id")
         .with_columns(margin=pl.col("chosen_reward") - pl.col("rejected_reward"))
+        .with_columns(tolerance=_margin_tolerance())
         .sort("chosen_rank", "rejected_rank")
     )
     if not spec.require_outcome:
-        pairs = pairs.filter(pl.col("margin") > _margin_tolerance())
+        pairs = pairs.filter(pl.col("margin") > pl.col("tolerance"))
+    if spec.min_margin is not None:
+        pairs = pairs.filter(pl.col("margin") + pl.col("tolerance") >= spec.min_margin)
     if spec.max_pairs is not None:
         rank_in_problem = pl.int_range(pl.len()).over("problem_id")
         widest_first = pairs.sort("margin", descending=True, maintain_order=True)

@@ -14,7 +14,7 @@ from pydantic import Field
 from fsdpo_data.core.command_line import check_read_options, command_parameters
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.options import Option
+from fsdpo_data.core.options import Group, Option
 from fsdpo_data.core.parquet_files import collect_rows, count_rows
 from fsdpo_data.dataset.benchmark_problems import AllowBenchmark, check_no_benchmark_problems
 from fsdpo_data.dataset.manifest import AnyRecord, Manifest, read_manifest
@@ -26,6 +26,7 @@ from fsdpo_data.dataset.stage_records import PAIR_STAGE, PairRecord
 from fsdpo_data.dataset.stage_registry import STAGES, Distribution, Row, StageEntry
 from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.summary import divide, join_counts
+from fsdpo_data.engines.options import SamplerOptions
 from fsdpo_data.pairs.best_worst import PAIR_PANEL, PairSpec, choose_pairs
 from fsdpo_data.pairs.checks import ImportedPairSettings
 from fsdpo_data.pairs.first_error import StepPairSettings
@@ -91,6 +92,8 @@ def _no_pairs_message(solutions: pl.LazyFrame, source: Path, spec: PairSpec) -> 
         f"no incorrect solution, {counts['too_hard']} have no correct one. Sample more solutions, "
         "or choose problems whose difficulty suits the model"
     )
+    if spec.min_margin is not None:
+        message += f", or lower `min_margin={spec.min_margin}`"
     if spec.require_outcome:
         message += ", or rank solutions by reward only (`require_outcome=False`)"
     return f"{message}."
@@ -104,6 +107,9 @@ def pair_table(file: Path, spec: PairSpec) -> pa.Table:
 class StepPairOptions(ContinuationOptions):
     """Options of the style `step-dpo`, which continues the steps before an error."""
 
+    # The model continues recorded prompts, so no chat template is applied.
+    engine: Annotated[SamplerOptions, Group(without=("template_arg",))] = SamplerOptions()
+    """Engine that runs the model."""
     threshold: Annotated[float, Field(gt=0, le=1), Option(panel=_STEP_DPO_PANEL)] = 0.5
     """Step reward below which a step is an error."""
     continuations: Annotated[int, Field(ge=1), Option(panel=_STEP_DPO_PANEL)] = 8
@@ -122,9 +128,10 @@ class PairOptions(PairSpec, StageOptions):
 
             fsdpo-data pair runs/scored --out runs/pairs
 
-        Pair by reward alone:
+        Pair by reward alone, with a minimum margin:
 
-            fsdpo-data pair runs/scored --out runs/pairs --no-require-outcome --top 2
+            fsdpo-data pair runs/scored --out runs/pairs --no-require-outcome --top 2 \
+              --min-margin 0.1
 
         Pair the first step with a reward below 0.5 with a step whose continuation is
         correct:

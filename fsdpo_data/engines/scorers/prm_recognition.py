@@ -70,7 +70,7 @@ def recognise_format(weights: ResolvedWeights, config: Any) -> Recognition | Non
     raise InputError(
         f"{reason}. Expected a model that `fsdpo-train prm` wrote, or a published reward model. "
         f"If it is a published one under another name, set `prm_format` "
-        "(`fsdpo-data list prm-formats`).",
+        "(`fsdpo-data list prm-formats`). The implicit rewards of a policy need a `reference`.",
         field="prm",
         value=weights.path,
     )

@@ -34,8 +34,8 @@ from fsdpo_data.stages.pipeline import BuildOptions
             ),
         ),
         (
-            "pair DATA --out o --no-require-outcome --top 2",
-            PairOptions(data="DATA", out="o", require_outcome=False, top=2),
+            "pair DATA --out o --no-require-outcome --top 2 --min-margin=-0.5",
+            PairOptions(data="DATA", out="o", require_outcome=False, top=2, min_margin=-0.5),
         ),
         (
             "pair DATA --out o --style step-dpo --threshold 0.3 --model m",

@@ -119,7 +119,7 @@ def test_policy_and_reference_on_the_command_line(
         tmp_path / "out",
     ]
     code, _, err = run(capsys, *map(str, arguments))
-    assert code == 1 and "--policy" in err and "--reference" in err
+    assert code == 1 and "--prm" in err and "need a --reference" in err
     code, _, err = run(capsys, *map(str, [*arguments, "--reference", models[1]]))
     assert code == 0, err
     assert "(PRM format implicit). For a renamed copy of a published model" in " ".join(err.split())

@@ -156,9 +156,25 @@ def test_without_outcomes_equal_rewards_make_no_pair(make_scored_dataset: MakeDa
     assert pairs == [(right(1), wrong(0))]
 
 
-def test_the_widest_margins_are_kept(make_scored_dataset: MakeDataset) -> None:
-    _, pairs = make_pairs(make_scored_dataset(REWARDS), "capped", max_pairs=2)
+def test_the_widest_margins_are_kept_and_narrow_ones_dropped(
+    make_scored_dataset: MakeDataset,
+) -> None:
+    source = make_scored_dataset(REWARDS)
+    _, pairs = make_pairs(source, "capped", max_pairs=2)
     assert pairs == [(right(1), wrong(0)), (right(2), wrong(0))]
+    _, pairs = make_pairs(source, "wide", min_margin=0.5)
+    assert {pair[1] for pair in pairs} == {wrong(0), wrong(2)}
+    margin = pair_statistics_of(source.parent / "wide").margin
+    assert margin is not None and margin["min"] is not None and margin["min"] >= 0.5
+
+
+def test_a_margin_that_equals_the_bound_but_for_rounding_is_kept(
+    make_scored_dataset: MakeDataset,
+) -> None:
+    """In 32 bits, 0.7 - 0.6 is 0.099999964, and the mean of 0.6 and 0.8 is not that of 0.7."""
+    rewards: dict[str, Sequence[float] | None] = {right(0): [0.7, 0.7], wrong(0): [0.6, 0.6]}
+    _, pairs = make_pairs(make_scored_dataset(rewards), min_margin=0.1)
+    assert pairs == [(right(0), wrong(0))]
 
 
 def test_rewards_that_are_equal_but_for_rounding_make_no_pair(
@@ -269,6 +285,7 @@ def test_aggregates_agree_in_python_and_polars() -> None:
         ({"top": 0}, "top = 0: expected at least 1"),
         ({"aggregate": "max"}, "aggregate = 'max': expected one of mean, min, prod, last"),
         ({"max_pairs": 0}, "max_pairs = 0: expected at least 1"),
+        ({"min_margin": float("nan")}, "min_margin = nan: expected a finite number"),
     ],
 )
 def test_bad_options(options: dict[str, Any], message: str) -> None:
@@ -282,6 +299,7 @@ def test_bad_options(options: dict[str, Any], message: str) -> None:
         ({right(0): None, wrong(0): None}, "has no step rewards. Score it first"),
         ({right(0): [0.5, 0.5]}, "2 have no incorrect solution, 0 have no correct one"),
         ({wrong(0): [0.5, 0.5]}, "0 have no incorrect solution, 2 have no correct one"),
+        ({right(0): [0.5, 0.5], wrong(0): [0.5, 0.5]}, r"lower `min_margin=0\.3`"),
     ],
 )
 def test_a_dataset_without_pairs_is_refused_and_nothing_is_written(
@@ -289,7 +307,7 @@ def test_a_dataset_without_pairs_is_refused_and_nothing_is_written(
 ) -> None:
     source = make_scored_dataset(rewards)
     with pytest.raises(InputError, match=message):
-        make_pairs(source)
+        make_pairs(source, min_margin=0.3)
     assert not (source.parent / "pairs").exists()
 
 
