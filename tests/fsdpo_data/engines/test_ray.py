@@ -70,24 +70,31 @@ EIGHT = node(64, gpu=8)
 def test_placement_of_replicas(
     placement: Placement, nodes: list[Any], count: int, gpus: float, cpus: float
 ) -> None:
-    assert placement.resources(nodes) == (count, {"num_gpus": gpus, "num_cpus": cpus})
+    options = placement.actor_options(nodes)
+    assert options == {"num_gpus": gpus, "num_cpus": cpus}
+    assert placement.count(nodes, options) == count
 
 
 @pytest.mark.parametrize(
-    ("placement", "nodes", "count"),
+    ("placement", "nodes_at_start", "nodes", "count"),
     [
-        (Placement(), [], 0),
-        (Placement(), [node(0)], 0),  # a head node that runs nothing
-        (Placement(), [node(0), node(8)], 1),
-        (Placement(actors=3), [node(2)], 2),
-        (Placement(actors=9), [EIGHT], 8),
-        (Placement(gpus_per_replica=1), [HEAD], 0),  # GPUs left, and the run stays on GPUs
-        (Placement(gpus_per_replica=1), [HEAD, EIGHT], 8),
-        (Placement(gpus_per_replica=1, model_count=2), [HEAD, EIGHT, node(8, gpu=4)], 6),
+        (Placement(), [HEAD], [], 0),
+        (Placement(), [HEAD], [node(0)], 0),  # a head node that runs nothing
+        (Placement(), [HEAD], [node(0), node(8)], 1),
+        (Placement(), [HEAD], [node(8), node(16)], 2),  # one per node
+        (Placement(), [HEAD], [node(4)], 0),  # every replica reserves eight cores
+        (Placement(actors=3), [node(3)], [node(2)], 2),
+        (Placement(actors=9), [EIGHT, EIGHT], [EIGHT], 8),
+        (Placement(), [HEAD, EIGHT], [HEAD], 0),  # GPUs left, and the run stays on GPUs
+        (Placement(), [EIGHT], [HEAD, EIGHT], 8),
+        (Placement(), [EIGHT], [node(4, gpu=8)], 4),  # a replica needs a core, too
+        (Placement(model_count=2), [EIGHT], [HEAD, EIGHT, node(8, gpu=4)], 6),
     ],
 )
-def test_replicas_that_fit_on_the_nodes(placement: Placement, nodes: list[Any], count: int) -> None:
-    assert placement.fit(nodes).replica_count == count
+def test_replicas_that_fit_on_the_nodes_of_a_later_time(
+    placement: Placement, nodes_at_start: list[Any], nodes: list[Any], count: int
+) -> None:
+    assert placement.count(nodes, placement.actor_options(nodes_at_start)) == count
 
 
 @pytest.mark.parametrize(
@@ -96,18 +103,18 @@ def test_replicas_that_fit_on_the_nodes(placement: Placement, nodes: list[Any], 
         (
             Placement(actors=9),
             [EIGHT],
-            "actors = 9: the Ray cluster has 8 place(s) with 1 GPU(s), but needs more",
+            "actors = 9: the Ray cluster has 8 place(s) with 1 GPU(s) and 1 CPU(s), but needs more",
         ),
         (Placement(gpus_per_replica=16), [EIGHT], "the Ray cluster has 0 place(s) with 16 GPU(s)"),
         (Placement(model_count=2), [node(8, gpu=1)], "for 2 model(s) with 1 replica(s) each"),
-        (Placement(actors=3), [node(2)], "the Ray cluster has 2 CPUs, but needs more"),
+        (Placement(actors=3), [node(2)], "the Ray cluster has 2 place(s) with 1 CPU(s), but needs more"),
     ],
 )
 def test_a_cluster_without_capacity_is_refused(
     placement: Placement, nodes: list[Any], message: str
 ) -> None:
     with pytest.raises(InputError) as error:
-        placement.resources(nodes)
+        placement.actor_options(nodes)
     assert message in str(error.value)
 
 
