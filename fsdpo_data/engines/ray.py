@@ -10,7 +10,6 @@ import math
 import os
 import socket
 import time
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from fsdpo_data.engines.registry import EngineRole, engine_error
 from fsdpo_data.engines.samplers import SampleResult, close_engine
 from fsdpo_data.engines.scorers import ScoreResult, ScorerInput
 
-MAX_DEATHS_PER_ITEM = 3  #: Replicas that may die with an item before the pool gives up.
+MAX_DEATHS = 3  #: Replicas that may die in a row with an item, or at their start.
 MIN_CHUNK_ITEMS = 8  #: Minimum items per chunk, unless each replica gets fewer items.
 NODE_CHECK_SECONDS = 1.0  #: Seconds between two looks at the nodes.
 NODE_TIMEOUT_SECONDS = 600.0  #: Seconds to wait for a node if no node has space for a replica.
@@ -62,12 +61,16 @@ class Placement:
         Raises:
             InputError: if the cluster is too small for the replicas.
         """
-        gpus, cpus = self._gpus(nodes) * self.gpu_fraction, self.gpu_fraction
+        resources = _node_resources(nodes)
+        gpus_per_replica = self.gpus_per_replica
+        if gpus_per_replica is None:
+            gpus_per_replica = int(any(node.get("GPU", 0) for node in resources))
+        gpus, cpus = gpus_per_replica * self.gpu_fraction, self.gpu_fraction
         if not gpus:
-            cores = _cores_by_node(nodes)
+            cores = [int(node["CPU"]) for node in resources if node.get("CPU", 0)] or [0]
             n_replicas = (self.actors or len(cores)) * self.model_count
-            replicas_per_node = math.ceil(n_replicas / max(1, len(cores)))
-            cpus = min(cores, default=0) // max(1, replicas_per_node) or self.gpu_fraction
+            replicas_per_node = math.ceil(n_replicas / len(cores))
+            cpus = min(cores) // replicas_per_node or self.gpu_fraction
         options = {"num_gpus": gpus, "num_cpus": cpus}
         replica_count = self.actors or 1
         if self.count(nodes, options) >= replica_count:
@@ -89,21 +92,14 @@ class Placement:
             return min(places_per_model, sum(n_places > 0 for n_places in places))
         return min(places_per_model, self.actors or places_per_model)
 
-    def _gpus(self, nodes: Sequence[Any]) -> int:
-        """Return the GPUs of a replica on ``ray.nodes()``; 0: run on CPUs."""
-        if self.gpus_per_replica is not None:
-            return self.gpus_per_replica
-        return int(any(node.get("GPU", 0) for node in _node_resources(nodes)))
-
 
 def _places_by_node(nodes: Sequence[Any], actor_options: dict[str, float]) -> list[int]:
     """Return the number of replicas, of all models together, that each node has space for."""
-    gpus, cpus = actor_options["num_gpus"], actor_options["num_cpus"]
+    reserved = {"CPU": actor_options["num_cpus"]}
+    if actor_options["num_gpus"]:
+        reserved["GPU"] = actor_options["num_gpus"]
     return [
-        min(
-            int(node.get("CPU", 0) / cpus),
-            int(node.get("GPU", 0) / gpus) if gpus else math.inf,
-        )
+        min(int(node.get(name, 0) / amount) for name, amount in reserved.items())
         for node in _node_resources(nodes)
     ]
 
@@ -113,17 +109,11 @@ def _node_resources(nodes: Sequence[Any]) -> list[dict[str, float]]:
     return [node["Resources"] for node in nodes if node["Alive"]]
 
 
-def _cores_by_node(nodes: Sequence[Any]) -> list[int]:
-    """Return the number of cores of each node that has any."""
-    cores = [int(resources.get("CPU", 0)) for resources in _node_resources(nodes)]
-    return [n_cores for n_cores in cores if n_cores]
-
-
 class _Chunk(NamedTuple):
     """Items that one replica processes; none, until the replica has started."""
 
     replica: Any  #: The Ray actor.
-    items: dict[int, Any]  #: The items by their index in the batch.
+    n_items: int  #: Number of the items.
     pending: set[int]  #: Indices of the items without a result.
 
 
@@ -132,8 +122,8 @@ class ReplicaPool:
 
     Each replica is a Ray actor that loads the model on its first call. An idle replica takes the
     next chunk of items, and chunks shrink as the work runs out (guided self-scheduling,
-    Polychronopoulos & Kuck 1987). Ray restarts a replica that died, on another node if its node
-    left, and the others process its chunk. Nodes that join get replicas while there is work.
+    Polychronopoulos & Kuck 1987). If a replica dies, the others process its chunk. While there is
+    work, a replica starts wherever the nodes of the cluster have space for one.
 
     Args:
         model: The model of the replicas.
@@ -154,8 +144,6 @@ class ReplicaPool:
         self._actor_options = placement.actor_options(ray.nodes())
         self._replicas: list[Any] = []
         self._last_fit_seconds = time.monotonic()  #: Time at which a node had space for a replica.
-        # Also at the exit of the process, because actors are slow to end by themselves.
-        self._kill = weakref.finalize(self, _kill_replicas, self._replicas)
         self._start_replicas()
 
     @property
@@ -183,10 +171,11 @@ class ReplicaPool:
 
         Raises:
             FsdpoError: that a replica raised.
-            UnavailableError: if replicas cannot start, or always die with the same items.
+            UnavailableError: if replicas always die at their start or with an item.
         """
         missing = list(range(len(items)))  # indices of the items that no replica processes
         deaths: Counter[int] = Counter()  # by item
+        failed_checks: set[float] = set()  # times of the checks whose replicas died at their start
         idle: list[Any] = []
         calls = dict(_call_replica(replica) for replica in self._replicas)
         check_seconds = -math.inf
@@ -200,8 +189,7 @@ class ReplicaPool:
                 missing = missing[n_items:]
                 call, chunk = _call_replica(idle.pop(), chunk_items, method, *settings)
                 calls[call] = chunk
-            finished, _ = ray.wait([*calls], timeout=NODE_CHECK_SECONDS, fetch_local=False)
-            for call in finished:
+            for call in _wait_for_calls([*calls]):
                 chunk = calls[call]
                 try:
                     index, result = _get_result(next(call))
@@ -210,12 +198,17 @@ class ReplicaPool:
                     idle.append(chunk.replica)
                 except ray.exceptions.RayActorError as error:
                     del calls[call]
-                    _count_death(chunk, deaths, error)
+                    self._replicas.remove(chunk.replica)
+                    ray.kill(chunk.replica)  # it may still live, if only its connection broke
                     missing = sorted([*missing, *chunk.pending])
-                    call, chunk = _call_replica(chunk.replica)
-                    calls[call] = chunk
+                    if not chunk.n_items:
+                        failed_checks.add(check_seconds)
+                    elif len(chunk.pending) == chunk.n_items:
+                        deaths.update(chunk.pending)
+                    _check_deaths(max([len(failed_checks), *deaths.values()]), error)
                 else:
                     chunk.pending.remove(index)
+                    failed_checks.clear()
                     yield index, result
 
     def _chunk_items(self, n_items: int, n_missing: int) -> int:
@@ -239,18 +232,11 @@ class ReplicaPool:
                 f"no node had space for a replica for {NODE_TIMEOUT_SECONDS:.0f} seconds. Finished "
                 "samples are saved, so you can resume the run when the nodes are back.",
             )
-        if replica_count <= len(self._replicas):
-            return []  # Ray starts the replicas of nodes that left on nodes that join
         make_replica = ray.remote(
-            **self._actor_options,
-            **_plugin_options(),
-            max_restarts=-1,
-            max_task_retries=-1,
-            scheduling_strategy="SPREAD",
+            **self._actor_options, **_plugin_options(), scheduling_strategy="SPREAD"
         )(_ReplicaActor)
-        replicas = [
-            make_replica.remote(self._load) for _ in range(replica_count - len(self._replicas))
-        ]
+        n_new = max(0, replica_count - len(self._replicas))
+        replicas = [make_replica.remote(self._load) for _ in range(n_new)]
         self._replicas += replicas
         return replicas
 
@@ -260,7 +246,8 @@ class ReplicaPool:
         # A replica that waits for a node has no memory. The timeout covers replicas that hang.
         if n_running := min(len(calls), self.replica_count):
             ray.wait(calls, num_returns=n_running, timeout=CLOSE_TIMEOUT_SECONDS)
-        self._kill()
+        for replica in self._replicas:
+            ray.kill(replica)
 
 
 def _call_replica(
@@ -268,36 +255,31 @@ def _call_replica(
 ) -> tuple[Any, _Chunk]:
     """Send items to a replica; return the generator of the results, and the chunk.
 
-    Without items, the call ends as soon as the replica has started. Ray repeats only such a call if
-    the replica dies: other replicas process the items.
+    Without items, the call ends as soon as the replica has started.
     """
     items = items or {}
-    process = replica.process.options(num_returns="streaming", max_task_retries=0 if items else -1)
-    return process.remote(items, method, *settings), _Chunk(replica, items, set(items))
+    results = replica.process.options(num_returns="streaming").remote(items, method, *settings)
+    return results, _Chunk(replica, len(items), set(items))
 
 
-def _count_death(chunk: _Chunk, deaths: Counter[int], error: Exception) -> None:
-    """Count the death of a replica for the items of a chunk, unless the chunk has a result.
+def _wait_for_calls(calls: Sequence[Any]) -> list[Any]:
+    """Return the calls with a result, or none of them after the time between two checks."""
+    if calls:
+        finished, _ = ray.wait(calls, timeout=NODE_CHECK_SECONDS, fetch_local=False)
+        return list(finished)
+    time.sleep(NODE_CHECK_SECONDS)  # until a node joins
+    return []
 
-    Raises:
-        UnavailableError: if the replica cannot start, or too many replicas died with an item.
-    """
-    if not chunk.items:
+
+def _check_deaths(n_deaths: int, error: Exception) -> None:
+    """Raise UnavailableError if too many replicas died in a row; ``error`` is of the last one."""
+    if n_deaths > MAX_DEATHS:
+        reason = str(error).strip().splitlines()
         raise engine_error(
             "ray",
-            f"a replica of the model cannot start ({str(error).strip().splitlines()[-1]}). Every "
-            "node needs the same packages. Finished samples are saved, so you can resume the run.",
-        ) from error
-    if len(chunk.pending) < len(chunk.items):
-        return
-    deaths.update(chunk.pending)
-    n_deaths = max(deaths.values())
-    if n_deaths > MAX_DEATHS_PER_ITEM:
-        raise engine_error(
-            "ray",
-            f"a replica of the model died {n_deaths} times in a row with the same items "
-            f"({str(error).splitlines()[0]}). Finished samples are saved, so you can resume the "
-            "run. If memory ran out, use fewer actors or a smaller batch.",
+            f"a replica of the model died {n_deaths} times in a row ({reason[0]} {reason[-1]}). "
+            "Finished samples are saved, so you can resume the run. If memory ran out, use fewer "
+            "actors or a smaller batch.",
         ) from error
 
 
@@ -387,11 +369,6 @@ def _plugin_options() -> dict[str, Any]:
     """Return the options of actors and tasks that load the plug-ins of this process."""
     environment = plugin_environment()
     return {"runtime_env": {"env_vars": environment}} if environment else {}
-
-
-def _kill_replicas(replicas: Sequence[Any]) -> None:
-    for replica in replicas:
-        ray.kill(replica)
 
 
 def _get_result(call: Any) -> Any:

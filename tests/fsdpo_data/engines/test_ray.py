@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import socket
@@ -107,7 +108,11 @@ def test_replicas_that_fit_on_the_nodes_of_a_later_time(
         ),
         (Placement(gpus_per_replica=16), [EIGHT], "the Ray cluster has 0 place(s) with 16 GPU(s)"),
         (Placement(model_count=2), [node(8, gpu=1)], "for 2 model(s) with 1 replica(s) each"),
-        (Placement(actors=3), [node(2)], "the Ray cluster has 2 place(s) with 1 CPU(s), but needs more"),
+        (
+            Placement(actors=3),
+            [node(2)],
+            "the Ray cluster has 2 place(s) with 1 CPU(s), but needs more",
+        ),
     ],
 )
 def test_a_cluster_without_capacity_is_refused(
@@ -235,6 +240,18 @@ class TestReplicas:
         assert score_all(replicas, [4]) == [16]  # the dead replicas were replaced
         replicas.close()
 
+    def test_replicas_that_cannot_start_are_an_error(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "only_here.py").write_text("def load():\n    return None\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        load = importlib.import_module("only_here").load
+        replicas = ReplicaPool(REF, load, Placement(actors=2), batch_size=32)
+        with pytest.raises(UnavailableError, match=r"died 4 times in a row .*only_here") as error:
+            score_all(replicas, [1, 2, 3])
+        assert "resume the run" in str(error.value)
+        replicas.close()
+
     def test_fast_replicas_take_the_items_of_a_slow_one(self, tmp_path: Path) -> None:
         (tmp_path / "died").touch()
         load = partial(SquaresScorer, str(tmp_path), slow=0)
@@ -263,7 +280,7 @@ class TestReplicas:
         )  # fewer prompts than replicas
         with pytest.raises(InputError, match="!: expected a word"):
             sample_all(replicas, ["a", "!"], SamplingSpec(n=1))
-        replicas._kill()
+        replicas.close()
 
 
 def fsdpo(tool: str, *line: object, **environment: str) -> subprocess.CompletedProcess[str]:
