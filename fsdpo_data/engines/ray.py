@@ -75,25 +75,26 @@ class Placement:
         replica_count = self.actors or 1
         if self.count(nodes, options) >= replica_count:
             return options
+        n_places = sum(_count_places_by_node(nodes, options))
         unit = f"{gpus:g} GPU(s) and {cpus:g} CPU(s)" if gpus else f"{cpus:g} CPU(s)"
         raise InputError(
-            f"the Ray cluster has {sum(_places_by_node(nodes, options))} place(s) with {unit}, but "
-            f"needs more for {self.model_count} model(s) with {replica_count} replica(s) each. Use "
-            "fewer actors, add nodes to the cluster, or choose another engine.",
+            f"the Ray cluster has {n_places} place(s) with {unit}, but needs more for "
+            f"{self.model_count} model(s) with {replica_count} replica(s) each. Use fewer actors, "
+            "add nodes to the cluster, or choose another engine.",
             field="actors" if self.actors else "engine",
             value=replica_count if self.actors else "ray",
         )
 
     def count(self, nodes: Sequence[Any], actor_options: dict[str, float]) -> int:
         """Return the number of replicas that fit on ``ray.nodes()``, perhaps none."""
-        places = _places_by_node(nodes, actor_options)
-        places_per_model = sum(places) // self.model_count
+        place_counts = _count_places_by_node(nodes, actor_options)
+        places_per_model = sum(place_counts) // self.model_count
         if self.actors is None and not actor_options["num_gpus"]:
-            return min(places_per_model, sum(n_places > 0 for n_places in places))
+            return min(places_per_model, sum(count > 0 for count in place_counts))
         return min(places_per_model, self.actors or places_per_model)
 
 
-def _places_by_node(nodes: Sequence[Any], actor_options: dict[str, float]) -> list[int]:
+def _count_places_by_node(nodes: Sequence[Any], actor_options: dict[str, float]) -> list[int]:
     """Return the number of replicas, of all models together, that each node has space for."""
     reserved = {"CPU": actor_options["num_cpus"]}
     if actor_options["num_gpus"]:
@@ -142,7 +143,7 @@ class ReplicaPool:
         start_ray()
         # All replicas reserve the same: a run that started on GPUs stays on GPUs.
         self._actor_options = placement.actor_options(ray.nodes())
-        self._replicas: list[Any] = []
+        self._replicas: set[Any] = set()  #: The Ray actors.
         self._last_fit_seconds = time.monotonic()  #: Time at which a node had space for a replica.
         self._start_replicas()
 
@@ -198,7 +199,7 @@ class ReplicaPool:
                     idle.append(chunk.replica)
                 except ray.exceptions.RayActorError as error:
                     del calls[call]
-                    self._replicas.remove(chunk.replica)
+                    self._replicas.discard(chunk.replica)
                     ray.kill(chunk.replica)  # it may still live, if only its connection broke
                     missing = sorted([*missing, *chunk.pending])
                     if not chunk.n_items:
@@ -237,13 +238,13 @@ class ReplicaPool:
         )(_ReplicaActor)
         n_new = max(0, replica_count - len(self._replicas))
         replicas = [make_replica.remote(self._load) for _ in range(n_new)]
-        self._replicas += replicas
+        self._replicas.update(replicas)
         return replicas
 
     def close(self) -> None:
         """Shut down the replicas and free their memory."""
         calls = [replica.close.remote() for replica in self._replicas]
-        # A replica that waits for a node has no memory. The timeout covers replicas that hang.
+        # A replica that waits for a node never answers. The timeout covers replicas that hang.
         if n_running := min(len(calls), self.replica_count):
             ray.wait(calls, num_returns=n_running, timeout=CLOSE_TIMEOUT_SECONDS)
         for replica in self._replicas:
@@ -271,15 +272,16 @@ def _wait_for_calls(calls: Sequence[Any]) -> list[Any]:
     return []
 
 
-def _check_deaths(n_deaths: int, error: Exception) -> None:
-    """Raise UnavailableError if too many replicas died in a row; ``error`` is of the last one."""
+def _check_deaths(n_deaths: int, error: Any) -> None:
+    """Raise UnavailableError if too many replicas died in a row, the last one with an error."""
     if n_deaths > MAX_DEATHS:
-        reason = str(error).strip().splitlines()
+        # The first line says that the replica died; the last one has the error of its start.
+        reason = str(error).strip().splitlines()[-1 if error.actor_init_failed else 0]
         raise engine_error(
             "ray",
-            f"a replica of the model died {n_deaths} times in a row ({reason[0]} {reason[-1]}). "
-            "Finished samples are saved, so you can resume the run. If memory ran out, use fewer "
-            "actors or a smaller batch.",
+            f"a replica of the model died {n_deaths} times in a row ({reason}). Finished samples "
+            "are saved, so you can resume the run. If memory ran out, use fewer actors or a "
+            "smaller batch.",
         ) from error
 
 

@@ -92,7 +92,7 @@ def test_placement_of_replicas(
         (Placement(model_count=2), [EIGHT], [HEAD, EIGHT, node(8, gpu=4)], 6),
     ],
 )
-def test_replicas_that_fit_on_the_nodes_of_a_later_time(
+def test_replicas_that_fit_after_the_nodes_change(
     placement: Placement, nodes_at_start: list[Any], nodes: list[Any], count: int
 ) -> None:
     assert placement.count(nodes, placement.actor_options(nodes_at_start)) == count
