@@ -233,6 +233,8 @@ class ReplicaPool:
                 f"no node had space for a replica for {NODE_TIMEOUT_SECONDS:.0f} seconds. Finished "
                 "samples are saved, so you can resume the run when the nodes are back.",
             )
+        # Without `max_restarts`: a chunk for an actor that Ray restarts would wait for a free node,
+        # although other replicas are idle.
         make_replica = ray.remote(
             **self._actor_options, **_plugin_options(), scheduling_strategy="SPREAD"
         )(_ReplicaActor)
