@@ -26,7 +26,7 @@ from fsdpo_data.answers.response import grade
 from fsdpo_data.core import plugins
 from fsdpo_data.core.command_line import command_parameters
 from fsdpo_data.core.entities import Pair, Problem, Solution
-from fsdpo_data.core.errors import FsdpoError, InputError
+from fsdpo_data.core.errors import FsdpoError, InputError, ItemError
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Options, input_error, split_docstring
 from fsdpo_data.core.parquet_files import collect_rows
@@ -71,6 +71,7 @@ __all__ = [
     "Dataset",
     "DeclaredSampling",
     "FsdpoError",
+    "ItemError",
     "Pair",
     "Problem",
     "Prompt",
@@ -617,7 +618,7 @@ load_sampler = _loader(
     Sampler,
     """sampler = load_sampler("tiny", device="cpu")
     for index, completions in sampler.sample([Prompt("2+2?")], SamplingSpec(n=2)):
-        print(index, completions)""",
+        print(index, completions)  # an ItemError if the engine refuses the prompt""",
 )
 load_scorer = _loader(
     ScorerOptions,
@@ -625,7 +626,7 @@ load_scorer = _loader(
     Scorer,
     """scorer = load_scorer("runs/prm", batch_tokens=4096)
     for index, rewards in scorer.score([ScorerInput("2+2?", ["It is 4."])]):
-        print(index, rewards)""",
+        print(index, rewards)  # None without rewards; an ItemError if the model refuses it""",
 )
 
 

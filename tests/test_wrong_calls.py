@@ -48,7 +48,9 @@ CALLS = {
     "fsdpo-data grade data --out data": "--out data: this is the dataset that the command reads",
     "fsdpo-train prm data --model tiny --out data": "--out data: this is the training data",
     "fsdpo-train prm data --model ./policy --out policy": "--out policy: this is the start model",
-    "fsdpo-train prm data --model tiny --out policy": "--out policy: already holds a model",
+    "fsdpo-train prm data --model tiny --out policy": (
+        "--out policy: the directory holds other files (config.json"
+    ),
     "fsdpo-train dpo data --model tiny --out new": (
         "the dataset has no pairs. Score and pair it first: fsdpo-data score data"
     ),

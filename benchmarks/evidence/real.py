@@ -7,7 +7,7 @@ The model is Qwen2.5-Coder-0.5B-Instruct (Apache-2.0), whose weights are in Pyth
 
 `benchmarks/measured/real/SIZE/` has one row per problem and choice in `choices.csv`, per row of
 ProcessBench in `processbench.csv`, per problem and policy in `policies.csv`, and one row per stage
-in `stages.csv`. Exit code 69 means that the model cannot be downloaded.
+in `stages.csv`. Exit code 69 of `model` means that the model cannot be downloaded.
 """
 
 import gzip

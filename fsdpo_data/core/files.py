@@ -61,7 +61,6 @@ def lock_directory(
     folder: Path,
     purpose: str = "writing to this run",
     *,
-    exclusive: bool = True,
     start_files: Collection[str] = (),
 ) -> Iterator[None]:
     """Create a folder if it is missing, and lock it against other processes.
@@ -72,7 +71,6 @@ def lock_directory(
     Args:
         folder: The folder to lock.
         purpose: The work of the lock owner; other processes see it in their error.
-        exclusive: Whether to take the lock. Helper processes of the owner only create the folder.
         start_files: Names of files that the owner writes before any result.
 
     Raises:
@@ -83,13 +81,11 @@ def lock_directory(
             is_new = not os.path.lexists(folder)
             folder.mkdir(parents=True, exist_ok=True)
             old_names = set(os.listdir(folder))
-            if exclusive:
-                stack.enter_context(lock_file(folder / LOCK_FILE, purpose))
+            stack.enter_context(lock_file(folder / LOCK_FILE, purpose))
         try:
             yield
         except Exception:
-            if exclusive:
-                _remove_start_files(folder, old_names, {LOCK_FILE, *start_files}, is_new=is_new)
+            _remove_start_files(folder, old_names, {LOCK_FILE, *start_files}, is_new=is_new)
             raise
 
 

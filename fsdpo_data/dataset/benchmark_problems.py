@@ -111,9 +111,9 @@ def _check_files(files: Sequence[Path], location: str) -> None:
     names: dict[str, None] = {}
     for (text,) in collect_rows(metadata.filter(has_key)).iter_rows():
         with contextlib.suppress(ValueError):  # a source may have a field of this name
-            problem_places = benchmark_rows(json.loads(text))
-            count += bool(problem_places)
-            names |= dict.fromkeys(problem_place.name for problem_place in problem_places)
+            rows = benchmark_rows(json.loads(text))
+            count += bool(rows)
+            names |= dict.fromkeys(row.name for row in rows)
     if count:
         raise InputError(
             f"{location} has {count:,} problems of benchmarks ({', '.join(names)}). A model that "

@@ -204,8 +204,10 @@ def _check_empty(config_file: Path) -> None:
     other_files = {entry.name for entry in folder.iterdir()} - own_files
     if other_files:
         raise RunMismatchError(
-            f"{folder} holds other files ({', '.join(sorted(other_files)[:3])}) and no run. "
-            "Choose a new or empty `out`."
+            f"the directory holds other files ({', '.join(sorted(other_files)[:3])}) and no run. "
+            "Choose a new or empty one.",
+            field="out",
+            value=str(folder),
         )
 
 

@@ -336,10 +336,13 @@ def describe_present_columns(config: str, files: Sequence[Path]) -> dict[str, st
     descriptions = describe_columns(config)
     present: dict[str, str] = {}
     for file in files:
-        metadata = open_parquet(file).metadata
+        parquet_file = open_parquet(file)
+        metadata = parquet_file.metadata
+        names = parquet_file.schema_arrow.names
         for row_group in map(metadata.row_group, range(metadata.num_row_groups)):
             for column in map(row_group.column, range(row_group.num_columns)):
-                name = column.path_in_schema.partition(".")[0]
+                path = column.path_in_schema
+                name = path if path in names else path.partition(".")[0]
                 statistics = column.statistics
                 counts_nulls = statistics is not None and statistics.has_null_count
                 if not counts_nulls or statistics.null_count < column.num_values:

@@ -10,11 +10,11 @@ import math
 import os
 import socket
 import time
-import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from fsdpo_data.core.errors import FsdpoError, InputError, install_command
 from fsdpo_data.core.identity import ModelRef
@@ -25,86 +25,82 @@ from fsdpo_data.engines.registry import EngineRole, engine_error
 from fsdpo_data.engines.samplers import SampleResult, close_engine
 from fsdpo_data.engines.scorers import ScoreResult, ScorerInput
 
-MAX_CONSECUTIVE_DEATHS = 3  #: Replicas that may die in a row before the pool gives up.
+MAX_DEATHS = 3  #: Replicas that may die in a row with an item, or at their start.
 MIN_CHUNK_ITEMS = 8  #: Minimum items per chunk, unless each replica gets fewer items.
-#: Seconds between two counts of the nodes. A death counts only at the next count, because Ray may
-#: report the death of a replica before the end of its node.
-RESIZE_INTERVAL_SECONDS = 1.0
+NODE_CHECK_SECONDS = 1.0  #: Seconds between two looks at the nodes.
 NODE_TIMEOUT_SECONDS = 600.0  #: Seconds to wait for a node if no node has space for a replica.
 CLOSE_TIMEOUT_SECONDS = 60.0  #: Seconds that replicas have to free their memory.
-
-
-class ReplicaResources(NamedTuple):
-    """Number and resources of the replicas of a model on a cluster."""
-
-    replica_count: int  #: Number of replicas.
-    actor_options: dict[str, float]  #: ``num_gpus`` and ``num_cpus`` that Ray reserves per replica.
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
     """The replicas of a model that a cluster should run."""
 
-    actors: int | None = (
-        None  #: Number of replicas. None: as many as fit on GPUs, or one per node on CPUs.
-    )
+    #: Number of replicas. None: as many as fit on GPUs, or one per node on CPUs.
+    actors: int | None = None
     #: GPUs per replica; 0: run on CPUs; None: one GPU, or CPUs if the cluster has no GPU.
     gpus_per_replica: int | None = None
     model_count: int = 1  #: Models that share the cluster in equal parts.
 
     @property
     def replica_count(self) -> int:
-        """The number of replicas on the current cluster."""
-        start_ray()
-        return self.resources(ray.nodes()).replica_count
-
-    def resources(self, nodes: Sequence[Any]) -> ReplicaResources:
-        """Return the number of replicas on ``ray.nodes()``, and the resources of each.
+        """The number of replicas on the current cluster.
 
         Raises:
             InputError: if the cluster is too small for the replicas.
         """
-        resources = self.fit(nodes)
+        start_ray()
+        nodes = ray.nodes()
+        return self.count(nodes, self.actor_options(nodes))
+
+    def actor_options(self, nodes: Sequence[Any]) -> dict[str, float]:
+        """Return the ``num_gpus`` and ``num_cpus`` that a replica reserves on ``ray.nodes()``.
+
+        Raises:
+            InputError: if the cluster is too small for the replicas.
+        """
+        resources = _node_resources(nodes)
+        gpus_per_replica = self.gpus_per_replica
+        if gpus_per_replica is None:
+            gpus_per_replica = int(any(node.get("GPU", 0) for node in resources))
+        gpus, cpus = gpus_per_replica, 1
+        if not gpus:
+            cores = [int(node["CPU"]) for node in resources if node.get("CPU", 0)] or [0]
+            n_replicas = (self.actors or len(cores)) * self.model_count
+            replicas_per_node = math.ceil(n_replicas / len(cores))
+            cpus = min(cores) // replicas_per_node or 1
+        options = {"num_gpus": gpus, "num_cpus": cpus}
         replica_count = self.actors or 1
-        if resources.replica_count >= replica_count:
-            return resources
-        n_gpus = self.gpus_on(nodes)
-        unit = f"place(s) with {n_gpus} GPU(s)" if n_gpus else "CPUs"
+        if self.count(nodes, options) >= replica_count:
+            return options
+        n_places = sum(_count_places_by_node(nodes, options))
+        unit = f"{gpus} GPU(s) and {cpus} CPU(s)" if gpus else f"{cpus} CPU(s)"
         raise InputError(
-            f"the Ray cluster has {self._places(nodes)} {unit}, but needs more for "
+            f"the Ray cluster has {n_places} place(s) with {unit}, but needs more for "
             f"{self.model_count} model(s) with {replica_count} replica(s) each. Use fewer actors, "
             "add nodes to the cluster, or choose another engine.",
             field="actors" if self.actors else "engine",
             value=replica_count if self.actors else "ray",
         )
 
-    def fit(self, nodes: Sequence[Any]) -> ReplicaResources:
-        """Return the replicas that fit on ``ray.nodes()``: at most ``actors``, perhaps none."""
-        places_per_model = self._places(nodes) // self.model_count
-        n_gpus = self.gpus_on(nodes)
-        if n_gpus:
-            replica_count = min(self.actors or places_per_model, places_per_model)
-            return ReplicaResources(replica_count, {"num_gpus": n_gpus, "num_cpus": 1})
-        cores = _cores_by_node(nodes)
-        replica_count = min(self.actors or len(cores), places_per_model)
-        if not replica_count:
-            return ReplicaResources(0, {})
-        replicas_per_node = math.ceil(replica_count * self.model_count / len(cores))
-        reserved_cpus = max(1, min(cores) // replicas_per_node)
-        return ReplicaResources(replica_count, {"num_gpus": 0, "num_cpus": reserved_cpus})
+    def count(self, nodes: Sequence[Any], actor_options: dict[str, float]) -> int:
+        """Return the number of replicas that fit on ``ray.nodes()``, perhaps none."""
+        place_counts = _count_places_by_node(nodes, actor_options)
+        places_per_model = sum(place_counts) // self.model_count
+        if self.actors is None and not actor_options["num_gpus"]:
+            return min(places_per_model, sum(count > 0 for count in place_counts))
+        return min(places_per_model, self.actors or places_per_model)
 
-    def gpus_on(self, nodes: Sequence[Any]) -> int:
-        """Return the GPUs of a replica on ``ray.nodes()``; 0: run on CPUs."""
-        if self.gpus_per_replica is not None:
-            return self.gpus_per_replica
-        return int(any(node.get("GPU", 0) for node in _node_resources(nodes)))
 
-    def _places(self, nodes: Sequence[Any]) -> int:
-        """Return the number of replicas, of all models together, that the nodes have space for."""
-        n_gpus = self.gpus_on(nodes)
-        if n_gpus:
-            return sum(int(node.get("GPU", 0) / n_gpus) for node in _node_resources(nodes))
-        return sum(_cores_by_node(nodes))
+def _count_places_by_node(nodes: Sequence[Any], actor_options: dict[str, float]) -> list[int]:
+    """Return the number of replicas, of all models together, that each node has space for."""
+    reserved = {"CPU": actor_options["num_cpus"]}
+    if actor_options["num_gpus"]:
+        reserved["GPU"] = actor_options["num_gpus"]
+    return [
+        min(int(node.get(name, 0) / amount) for name, amount in reserved.items())
+        for node in _node_resources(nodes)
+    ]
 
 
 def _node_resources(nodes: Sequence[Any]) -> list[dict[str, float]]:
@@ -112,110 +108,12 @@ def _node_resources(nodes: Sequence[Any]) -> list[dict[str, float]]:
     return [node["Resources"] for node in nodes if node["Alive"]]
 
 
-def _cores_by_node(nodes: Sequence[Any]) -> list[int]:
-    """Return the number of cores of each node that has any."""
-    cores = [int(resources.get("CPU", 0)) for resources in _node_resources(nodes)]
-    return [n_cores for n_cores in cores if n_cores]
-
-
-@dataclass(eq=False, slots=True)
-class _Replica:
-    """A replica of a pool."""
-
-    actor: Any  #: The Ray actor.
-    node_id: str | None = None  #: Node on which it runs; None until it has started.
-
-
-class _Death(NamedTuple):
-    """The death of a replica since the last result."""
-
-    node_id: str | None  #: Node on which the replica ran; None if it had not started.
-    error: Exception  #: Error of its last call.
-
-
 class _Chunk(NamedTuple):
-    """Items that one replica is processing."""
+    """Items that one replica processes; none, until the replica has started."""
 
-    replica: _Replica  #: The replica.
-    pending: dict[int, int]  #: Unfinished items: index in the batch by index in the chunk.
-
-
-@dataclass(eq=False, slots=True)
-class _Batch:
-    """Items that the replicas of a pool share, and the calls of the replicas.
-
-    Chunks are contiguous, because solutions of one prompt share its computation.
-    """
-
-    method: Literal["sample", "score"]  #: What the engines do with the items.
-    items: Sequence[Any]  #: The items.
-    max_chunk_items: int  #: Maximum number of items per chunk.
-    spec: SamplingSpec | None = None  #: Settings of samples; None for scores.
-    missing: list[int] = field(init=False)  #: Indices of the items that no replica processes.
-    #: Replicas whose start is not confirmed, by the call of their node id. An idle replica
-    #: returns at once, and a new one when it has started.
-    starting: dict[Any, _Replica] = field(default_factory=dict)
-    idle: list[_Replica] = field(default_factory=list)  #: Replicas without a call.
-    #: Chunks by the Ray generator of their results.
-    running: dict[Any, _Chunk] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.missing = list(range(len(self.items)))
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether every item has its result."""
-        return not self.missing and not any(chunk.pending for chunk in self.running.values())
-
-    @property
-    def calls(self) -> list[Any]:
-        """The calls of all replicas."""
-        return [*self.running, *self.starting]
-
-    def add_replicas(self, replicas: Iterable[_Replica]) -> None:
-        """Let replicas take chunks as soon as they have started."""
-        for replica in replicas:
-            self.starting[replica.actor.node_id.remote()] = replica
-
-    def send_chunk(self, n_items: int) -> None:
-        """Send the next missing items to an idle replica."""
-        n_chunk_items = min(self.max_chunk_items, n_items)
-        indices, self.missing = self.missing[:n_chunk_items], self.missing[n_chunk_items:]
-        replica = self.idle.pop()
-        process = replica.actor.process.options(num_returns="streaming")
-        chunk_items = [self.items[index] for index in indices]
-        results = process.remote(self.method, chunk_items, self.spec)
-        self.running[results] = _Chunk(replica, dict(enumerate(indices)))
-
-    def receive(self, call: Any) -> tuple[int, Any] | None:
-        """Return the index and the result of an item, if the call that returned has one.
-
-        Raises:
-            FsdpoError: that the replica raised.
-            RayActorError: if the replica died or cannot be reached.
-        """
-        if call in self.starting:
-            replica = self.starting[call]
-            replica.node_id = ray.get(call)
-            del self.starting[call]
-            self.idle.append(replica)
-            return None
-        chunk = self.running[call]
-        try:
-            chunk_index, result = _get_result(next(call))
-        except StopIteration:
-            del self.running[call]
-            self.idle.append(chunk.replica)
-            return None
-        return chunk.pending.pop(chunk_index), result
-
-    def take_back(self, call: Any) -> _Replica:
-        """Mark the unfinished items of a failed call as missing; return its replica."""
-        if call in self.starting:
-            return self.starting.pop(call)
-        chunk = self.running.pop(call)
-        self.missing = sorted([*self.missing, *chunk.pending.values()])
-        return chunk.replica
+    replica: Any  #: The Ray actor.
+    n_items: int  #: Number of the items.
+    pending: set[int]  #: Indices of the items without a result.
 
 
 class ReplicaPool:
@@ -223,8 +121,8 @@ class ReplicaPool:
 
     Each replica is a Ray actor that loads the model on its first call. An idle replica takes the
     next chunk of items, and chunks shrink as the work runs out (guided self-scheduling,
-    Polychronopoulos & Kuck 1987). If a replica dies, a new one starts, and the others process its
-    chunk. The number of replicas follows the nodes of the cluster while there is work.
+    Polychronopoulos & Kuck 1987). If a replica dies, the others process its chunk. While there is
+    work, a replica starts wherever the nodes of the cluster have space for one.
 
     Args:
         model: The model of the replicas.
@@ -239,65 +137,78 @@ class ReplicaPool:
         self.model = model
         self._load = load
         self._batch_size = batch_size
+        self._placement = placement
         start_ray()
-        nodes = ray.nodes()
-        placement.resources(nodes)  # refuses a cluster that is too small
-        # A run that started on GPUs stays on GPUs, even if the nodes with GPUs leave for a while.
-        self._placement = replace(placement, gpus_per_replica=placement.gpus_on(nodes))
-        self._replicas: list[_Replica] = []
-        self._deaths: list[_Death] = []  #: Deaths since the last result.
+        # All replicas reserve the same: a run that started on GPUs stays on GPUs.
+        self._actor_options = placement.actor_options(ray.nodes())
+        self._replicas: set[Any] = set()  #: The Ray actors.
         self._last_fit_seconds = time.monotonic()  #: Time at which a node had space for a replica.
-        # Also at the exit of the process, because actors are slow to end by themselves.
-        self._kill = weakref.finalize(self, _kill_replicas, self._replicas)
-        self._resize()
+        self._start_replicas()
 
     @property
     def replica_count(self) -> int:
-        """The number of replicas that run or start."""
-        return len(self._replicas)
+        """The number of replicas that the nodes have space for."""
+        return self._placement.count(ray.nodes(), self._actor_options)
 
     def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
         """Yield the completions or the error of each prompt as the replicas finish them.
 
         The replica measures the seconds of its completions.
         """
-        return self._process(_Batch("sample", prompts, self._batch_size, spec))
+        return self._process(prompts, self._batch_size, "sample", spec)
 
     def score(self, items: Sequence[ScorerInput]) -> Iterator[ScoreResult]:
         """Yield the step rewards or the error of each item as the replicas finish them."""
-        return self._process(_Batch("score", items, len(items)))
+        return self._process(items, len(items), "score")
 
-    def _process(self, batch: _Batch) -> Iterator[tuple[int, Any]]:
+    def _process(
+        self, items: Sequence[Any], max_chunk_items: int, method: str, *settings: SamplingSpec
+    ) -> Iterator[tuple[int, Any]]:
         """Yield the index and the result of every item, in the order in which they finish.
+
+        Chunks are contiguous, because solutions of one prompt share its computation.
 
         Raises:
             FsdpoError: that a replica raised.
-            UnavailableError: if too many replicas died in a row without any result.
+            UnavailableError: if replicas always die at their start or with an item.
         """
-        self._deaths = []
-        batch.add_replicas(self._replicas)
-        unreachable: list[_Replica] = []
-        resize_seconds = -math.inf
-        while not batch.is_finished:
-            if batch.missing and time.monotonic() - resize_seconds > RESIZE_INTERVAL_SECONDS:
-                batch.add_replicas([*self._resize(), *unreachable])
-                unreachable = []
-                resize_seconds = time.monotonic()
-            while batch.missing and batch.idle:
-                batch.send_chunk(self._chunk_items(len(batch.items), len(batch.missing)))
-            for call in _wait_for_calls(batch.calls):
+        missing = list(range(len(items)))  # indices of the items that no replica processes
+        deaths: Counter[int] = Counter()  # by item
+        failed_checks: set[float] = set()  # times of the checks whose replicas died at their start
+        idle: list[Any] = []
+        calls = dict(_call_replica(replica) for replica in self._replicas)
+        check_seconds = -math.inf
+        while missing or any(chunk.pending for chunk in calls.values()):
+            if missing and time.monotonic() - check_seconds > NODE_CHECK_SECONDS:
+                calls |= dict(_call_replica(replica) for replica in self._start_replicas())
+                check_seconds = time.monotonic()
+            while missing and idle:
+                n_items = min(max_chunk_items, self._chunk_items(len(items), len(missing)))
+                chunk_items = {index: items[index] for index in missing[:n_items]}
+                missing = missing[n_items:]
+                call, chunk = _call_replica(idle.pop(), chunk_items, method, *settings)
+                calls[call] = chunk
+            for call in _wait_for_calls([*calls]):
+                chunk = calls[call]
                 try:
-                    result = batch.receive(call)
-                except ray.exceptions.ActorUnavailableError:
-                    # The next call says whether the replica died, and why.
-                    unreachable.append(batch.take_back(call))
-                    continue
+                    index, result = _get_result(next(call))
+                except StopIteration:
+                    del calls[call]
+                    idle.append(chunk.replica)
                 except ray.exceptions.RayActorError as error:
-                    self._remove(batch.take_back(call), error)
-                    continue
-                if result is not None:
-                    yield result
-                    self._deaths = []
+                    del calls[call]
+                    self._replicas.discard(chunk.replica)
+                    ray.kill(chunk.replica)  # it may still live, if only its connection broke
+                    missing = sorted([*missing, *chunk.pending])
+                    if not chunk.n_items:
+                        failed_checks.add(check_seconds)
+                    elif len(chunk.pending) == chunk.n_items:
+                        deaths.update(chunk.pending)
+                    _check_deaths(max([len(failed_checks), *deaths.values()]), error)
+                else:
+                    chunk.pending.remove(index)
+                    failed_checks.clear()
+                    yield index, result
 
     def _chunk_items(self, n_items: int, n_missing: int) -> int:
         """Return the number of items of the next chunk, of ``n_missing`` items that are left."""
@@ -305,25 +216,14 @@ class ReplicaPool:
         min_items = min(MIN_CHUNK_ITEMS, math.ceil(n_items / replica_count))
         return max(min_items, n_missing // (2 * replica_count))
 
-    def _resize(self) -> list[_Replica]:
-        """Start the replicas that the nodes have space for, and return them.
+    def _start_replicas(self) -> list[Any]:
+        """Start the further replicas that the nodes have space for, and return them.
 
         Raises:
-            UnavailableError: if too many replicas died in a row, or there is no node for long.
+            UnavailableError: if no node had space for a replica for long.
         """
-        nodes = ray.nodes()
-        self._check_deaths(nodes)
-        resources = self._placement.fit(nodes)
-        surplus = max(0, self.replica_count - resources.replica_count)
-        for replica in [replica for replica in self._replicas if replica.node_id is None][:surplus]:
-            self._remove(replica)  # waits for a node that left
-        new_replicas = []
-        if resources.replica_count > self.replica_count:
-            make_actor = ray.remote(**resources.actor_options, **_plugin_options())(_ReplicaActor)
-            for _ in range(resources.replica_count - self.replica_count):
-                new_replicas.append(_Replica(make_actor.remote(self._load)))
-            self._replicas += new_replicas
-        if self._replicas:
+        replica_count = self.replica_count
+        if replica_count:
             self._last_fit_seconds = time.monotonic()
         elif time.monotonic() - self._last_fit_seconds > NODE_TIMEOUT_SECONDS:
             raise engine_error(
@@ -331,35 +231,58 @@ class ReplicaPool:
                 f"no node had space for a replica for {NODE_TIMEOUT_SECONDS:.0f} seconds. Finished "
                 "samples are saved, so you can resume the run when the nodes are back.",
             )
-        return new_replicas
-
-    def _check_deaths(self, nodes: Sequence[Any]) -> None:
-        """Raise UnavailableError if too many replicas died in a row on nodes that did not leave."""
-        alive = {node["NodeID"] for node in nodes if node["Alive"]}
-        deaths = [death for death in self._deaths if death.node_id in {None, *alive}]
-        if len(deaths) > MAX_CONSECUTIVE_DEATHS:
-            raise engine_error(
-                "ray",
-                f"a replica of the model died {len(deaths)} times in a row "
-                f"({str(deaths[-1].error).splitlines()[0]}). Finished samples are saved, so you "
-                "can resume the run. If memory ran out, use fewer actors or a smaller batch.",
-            ) from deaths[-1].error
-
-    def _remove(self, replica: _Replica, error: Exception | None = None) -> None:
-        """Remove a replica that died with an error, or that is not needed."""
-        if replica not in self._replicas:
-            return
-        self._replicas.remove(replica)
-        ray.kill(replica.actor)  # it may still live, if only its connection broke
-        if error is not None:
-            self._deaths.append(_Death(replica.node_id, error))
+        # Without `max_restarts`: a chunk for an actor that Ray restarts would wait for a free node,
+        # although other replicas are idle.
+        make_replica = ray.remote(
+            **self._actor_options, **_plugin_options(), scheduling_strategy="SPREAD"
+        )(_ReplicaActor)
+        n_new = max(0, replica_count - len(self._replicas))
+        replicas = [make_replica.remote(self._load) for _ in range(n_new)]
+        self._replicas.update(replicas)
+        return replicas
 
     def close(self) -> None:
         """Shut down the replicas and free their memory."""
-        calls = [replica.actor.close.remote() for replica in self._replicas]
-        # The timeout covers replicas that died or hang.
-        ray.wait(calls, num_returns=len(calls), timeout=CLOSE_TIMEOUT_SECONDS)
-        self._kill()
+        calls = [replica.close.remote() for replica in self._replicas]
+        # A replica that waits for a node never answers. The timeout covers replicas that hang.
+        if n_running := min(len(calls), self.replica_count):
+            ray.wait(calls, num_returns=n_running, timeout=CLOSE_TIMEOUT_SECONDS)
+        for replica in self._replicas:
+            ray.kill(replica)
+
+
+def _call_replica(
+    replica: Any, items: dict[int, Any] | None = None, method: str = "", *settings: SamplingSpec
+) -> tuple[Any, _Chunk]:
+    """Send items to a replica; return the generator of the results, and the chunk.
+
+    Without items, the call ends as soon as the replica has started.
+    """
+    items = items or {}
+    results = replica.process.options(num_returns="streaming").remote(items, method, *settings)
+    return results, _Chunk(replica, len(items), set(items))
+
+
+def _wait_for_calls(calls: Sequence[Any]) -> list[Any]:
+    """Return the calls with a result, or none of them after the time between two checks."""
+    if calls:
+        finished, _ = ray.wait(calls, timeout=NODE_CHECK_SECONDS, fetch_local=False)
+        return list(finished)
+    time.sleep(NODE_CHECK_SECONDS)  # until a node joins
+    return []
+
+
+def _check_deaths(n_deaths: int, error: Any) -> None:
+    """Raise UnavailableError if too many replicas died in a row, the last one with an error."""
+    if n_deaths > MAX_DEATHS:
+        # The first line says that the replica died; the last one has the error of its start.
+        reason = str(error).strip().splitlines()[-1 if error.actor_init_failed else 0]
+        raise engine_error(
+            "ray",
+            f"a replica of the model died {n_deaths} times in a row ({reason}). Finished samples "
+            "are saved, so you can resume the run. If memory ran out, use fewer actors or a "
+            "smaller batch.",
+        ) from error
 
 
 class _ReplicaActor:
@@ -372,25 +295,15 @@ class _ReplicaActor:
     def _engine(self) -> Any:
         return self._load()
 
-    def node_id(self) -> str:
-        """Return the id of the node on which the actor runs."""
-        node_id: str = ray.get_runtime_context().get_node_id()
-        return node_id
-
     def process(
-        self,
-        method: str,
-        items: Sequence[Any],
-        spec: SamplingSpec | None,
+        self, items: dict[int, Any], method: str, *settings: SamplingSpec
     ) -> Iterator[tuple[int, Any]]:
         """Yield the index and the result of each item as it finishes."""
-        results: Iterable[tuple[int, Any]]
-        if method == "sample":
-            results = self._engine.sample(items, spec)
-        else:
-            results = self._engine.score(items)
-        # Ray calls `send`, which generators have and other iterators lack.
-        yield from (result for result in results)
+        if not items:
+            return
+        indices = list(items)
+        for position, result in getattr(self._engine, method)(list(items.values()), *settings):
+            yield indices[position], result
 
     def close(self) -> None:
         """Free the memory of the engine, if it was loaded."""
@@ -448,7 +361,7 @@ def resolve_engine_on_cluster(
     """
     start_ray()
     placement = Placement(actors=1, gpus_per_replica=0 if device == "cpu" else None)
-    task_options = placement.resources(ray.nodes()).actor_options | {"num_cpus": 0}
+    task_options = placement.actor_options(ray.nodes()) | {"num_cpus": 0}
     task = ray.remote(**task_options, **_plugin_options())(resolve_engine)
     engine: str = _get_result(task.remote("auto", device, role))
     return engine
@@ -458,20 +371,6 @@ def _plugin_options() -> dict[str, Any]:
     """Return the options of actors and tasks that load the plug-ins of this process."""
     environment = plugin_environment()
     return {"runtime_env": {"env_vars": environment}} if environment else {}
-
-
-def _kill_replicas(replicas: Sequence[_Replica]) -> None:
-    for replica in replicas:
-        ray.kill(replica.actor)
-
-
-def _wait_for_calls(calls: Sequence[Any]) -> list[Any]:
-    """Return the calls with a result, or none of them after the interval of resizing."""
-    if calls:
-        finished, _ = ray.wait(calls, timeout=RESIZE_INTERVAL_SECONDS, fetch_local=False)
-        return list(finished)
-    time.sleep(RESIZE_INTERVAL_SECONDS)  # until a node joins
-    return []
 
 
 def _get_result(call: Any) -> Any:

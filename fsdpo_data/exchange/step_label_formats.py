@@ -30,7 +30,7 @@ STEP_SEPARATORS = {"newline": "\n", "blank-line": "\n\n"}
 class StepLabelFields:
     """How to read step labels; most formats need only the names of their fields.
 
-    The attributes are the keys of a table ``imported_labels`` in ``formats.toml``; its keys
+    The attributes are the keys of a table ``step_labels`` in ``formats.toml``; its keys
     ``label_meaning`` and ``drops`` are in ``settings``.
     """
 

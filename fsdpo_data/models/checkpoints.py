@@ -16,6 +16,8 @@ from fsdpo_data.core.memory_limit import reraise_memory_error
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.untrusted import describe_load_error, read_tokenizer
 
+log = logging.getLogger(__name__)
+
 #: Maximum tokens per batch on a CPU. Larger batches exceed its caches and need more padding.
 MAX_CPU_BATCH_TOKENS = 1024
 _LAYER_NUMBER = re.compile(r"(?:^|\.)layers\.(\d{1,6})(?:\.|$)")
@@ -327,6 +329,10 @@ def resolve_dtype(dtype: str, config: Any, device: str) -> str:
     is_quantized = getattr(config, "quantization_config", None) is not None
     if stored_dtype != "bfloat16" or is_quantized or device != "cpu" or cpu_has_bfloat16():
         return stored_dtype
+    log.warning(
+        "this CPU has no instructions for bfloat16, so the model is loaded in float32. State "
+        "`dtype` if machines of other kinds work on the same run"
+    )
     return "float32"
 
 

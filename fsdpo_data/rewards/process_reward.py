@@ -89,7 +89,7 @@ class ProcessReward(RewardFunction):
     def score_rollouts(self, rollouts: Sequence[Rollout]) -> list[StepRewards]:
         """Return the steps and the step rewards of each rollout; a blank one has no steps."""
         items = [self._scorer_input(rollout) for rollout in rollouts]
-        rewards = self._scorer.score(items)
+        rewards = self._scorer.score_in_order(items)
         return [
             StepRewards(list(item.steps), step_rewards)
             for item, step_rewards in zip(items, rewards, strict=True)

@@ -51,7 +51,7 @@ class SharedScorer:
         self._load = state["_load"]
         self._reset()
 
-    def score(self, items: Sequence[ScorerInput]) -> list[Rewards]:
+    def score_in_order(self, items: Sequence[ScorerInput]) -> list[Rewards]:
         """Return one reward per step for each item, in the order of the items.
 
         An error of the scorer reaches only the calls whose items cause it.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 
 from fsdpo_data.core.completion_records import CompletionRecord
-from fsdpo_data.core.errors import ItemError
+from fsdpo_data.core.errors import FsdpoError, ItemError
 from fsdpo_data.core.failures import FailureLog
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, add_tokens
@@ -121,19 +121,28 @@ class _RecordWriter:
         Args:
             batch: Ids and prompts.
             results: The results of the prompts, in the order in which they finish.
+
+        Raises:
+            ItemError, FailedItemsError: as :meth:`FailureLog.add`, after all results are saved.
         """
         missing_keys = {key for key, _ in batch if key not in self._run.line_spans}
         last_save = time.monotonic()
+        first_error: FsdpoError | None = None
         try:
             for index, result in results:
                 key, prompt = batch[index]
                 if key in missing_keys:
-                    self._add(key, prompt, result)
+                    try:
+                        self._add(key, prompt, result)
+                    except FsdpoError as error:  # the other results of the batch are saved first
+                        first_error = first_error or error
                 if time.monotonic() - last_save > SAVE_INTERVAL_SECONDS:
                     self._save()
                     last_save = time.monotonic()
         finally:  # also save the records that finished before Ctrl-C or the failure of a server
             self._save()
+        if first_error is not None:
+            raise first_error
 
     def _add(self, key: str, prompt: Prompt, result: list[Completion] | ItemError) -> None:
         """Keep the record or the failure of a prompt for the next save."""

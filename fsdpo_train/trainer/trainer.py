@@ -20,10 +20,9 @@ from fsdpo_data.dataset.run_directory import read_config, write_config
 from fsdpo_data.engines.cpu_bf16.weights import (
     TOKENS_FACTOR,
     Bfloat16Weights,
-    has_bfloat16_products,
     uses_bfloat16_weights,
 )
-from fsdpo_data.models.checkpoints import MAX_CPU_BATCH_TOKENS
+from fsdpo_data.models.checkpoints import MAX_CPU_BATCH_TOKENS, cpu_has_bfloat16
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.batching import (
     TrainingRow,
@@ -121,10 +120,10 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         # With this flag and a count of items, no version of transformers divides by grad_accum.
         self.model_accepts_loss_kwargs = True
         self.uses_bfloat16 = uses_bfloat16_weights(config.dtype, self.args)
-        if self.uses_bfloat16 and not has_bfloat16_products():
+        if self.uses_bfloat16 and not cpu_has_bfloat16():
             log.warning(
-                "this CPU has no instructions for bfloat16 products, so large models train many "
-                "times slower than with `dtype='float32'`"
+                "this CPU has no instructions for bfloat16, so large models train many times "
+                "slower than with `dtype='float32'`"
             )
         self.compute_context = (
             Bfloat16Weights(self.model).use_in_model if self.uses_bfloat16 else nullcontext
@@ -144,7 +143,7 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
 
     @property
     def is_ready(self) -> bool:
-        """Whether the model is ready for its first step, with the state of a checkpoint."""
+        """Whether the model and the data are ready for the first step."""
         return self.callback_handler.train_dataloader is not None
 
     def _prepare_inputs(self, inputs: dict[str, Any]) -> dict[str, Any]:
@@ -328,9 +327,11 @@ def _start_errors(trainer: Any, checkpoint: Path | None) -> Iterator[None]:
             with deepspeed_errors(deepspeed):
                 raise
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        cause = "DeepSpeed does not start, or " if deepspeed else ""
         raise StoreError(
-            f"the checkpoint {checkpoint} does not fit this run ({reason}). "
-            "Move it away, and run again with `resume=True`."
+            f"{cause}the checkpoint {checkpoint} does not fit this run ({reason}). "
+            f"{'If DeepSpeed starts without it, move' if deepspeed else 'Move'} it away, and run "
+            "again with `resume=True`."
         ) from error
 
 

@@ -19,6 +19,8 @@ from transformers.trainer import (
 
 from fsdpo_data.core.memory_limit import reraise_memory_error
 
+RANDOM_STATES = {"python", "numpy", "cpu"}  #: Random states that every checkpoint has.
+
 
 def find_damage(checkpoint: Path, trainer: Any) -> str:
     """Return why a run cannot resume from a checkpoint; empty if it can.
@@ -37,7 +39,7 @@ def _find_damages(checkpoint: Path, trainer: Any) -> Iterator[str]:
         yield f"{TRAINER_STATE_NAME} cannot be read, or is not the state of step {step}"
     random_states = sorted(checkpoint.glob("rng_state*.pth"))
     for file in random_states or [checkpoint / "rng_state.pth"]:
-        if not _load_tensors(file):
+        if not _load_tensors(file).keys() >= RANDOM_STATES:
             yield f"{file.name} cannot be loaded"
     # DeepSpeed has files of its own.
     has_schedule = not trainer.is_deepspeed_enabled or (checkpoint / SCHEDULER_NAME).exists()
@@ -68,8 +70,12 @@ def _is_schedule(state: dict[str, Any], step: int, trainer: Any) -> bool:
     # A step whose gradients overflow counts for the trainer, but not for the schedule. accelerate
     # may advance the schedule once per process.
     max_step = step * trainer.args.world_size
-    has_step = 0 <= state.get("last_epoch", -1) <= max_step
-    return has_step and all(rate == trainer.args.learning_rate for rate in state["base_lrs"])
+    last_step = state.get("last_epoch")
+    rates = state.get("base_lrs")
+    if not isinstance(last_step, int) or not isinstance(rates, list):
+        return False
+    has_step = 0 <= last_step <= max_step
+    return has_step and all(rate == trainer.args.learning_rate for rate in rates)
 
 
 def _has_weights(file: Path) -> bool:

@@ -12,7 +12,7 @@ from fsdpo_data.core.parquet_files import collect_rows
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import scan_rows
 
-RECORDED_COLUMN = "imported_correct"  #: Column of solutions with the imported verdicts.
+IMPORTED_COLUMN = "imported_correct"  #: Column of solutions with the imported verdicts.
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,10 @@ def compare_verdicts(root: Path) -> VerdictComparison:
     )
     recorded = (
         scan_rows("solutions", manifest.config_paths(root, "solutions"))
-        .filter(pl.col(RECORDED_COLUMN).is_not_null())
+        .filter(pl.col(IMPORTED_COLUMN).is_not_null())
         .join(problems.select("problem_id", "question", "gold"), on="problem_id")
         .sort("problem_id", "sample_index")
-        .select("solution_id", "question", "gold", "answer", "outcome", RECORDED_COLUMN)
+        .select("solution_id", "question", "gold", "answer", "outcome", IMPORTED_COLUMN)
     )
     rows = collect_rows(recorded)
     if not rows.height:
@@ -60,7 +60,7 @@ def compare_verdicts(root: Path) -> VerdictComparison:
             f"{root} has no recorded verdicts. Import a file whose rows have them.", field="data"
         )
     decided = rows.filter(pl.col("outcome").is_in(GRADED_OUTCOMES))
-    differing = decided.filter((pl.col("outcome") == "correct") != pl.col(RECORDED_COLUMN))
+    differing = decided.filter((pl.col("outcome") == "correct") != pl.col(IMPORTED_COLUMN))
     return VerdictComparison(
         compared=decided.height,
         disagreements=[Disagreement(*row) for row in differing.iter_rows()],

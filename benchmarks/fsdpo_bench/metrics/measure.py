@@ -145,7 +145,7 @@ def _task_results(benchmark: Benchmark, pool: Pool, decoded: Decoded) -> TaskRes
     return TaskResults(
         title=benchmark.title,
         problems=len(main.problems),
-        distinct_problems=int(_first_places(main.problems).sum()),
+        distinct_problems=int(_first_rows(main.problems).sum()),
         task_problems=benchmark.task.count if benchmark.task else None,
         samples=main.n_samples,
         mixed_problems=int((is_correct_PM.any(axis=1) & ~is_correct_PM.all(axis=1)).sum()),
@@ -177,12 +177,12 @@ def _decoder_results(choices: DecoderChoices) -> DecoderResults:
     return DecoderResults(
         accuracy=accuracy,
         outcomes=choices.outcome_counts(),
-        cost=_cost(choices, _first_places(samples.problems)),
+        cost=_cost(choices, _first_rows(samples.problems)),
         **optional_fields,
     )
 
 
-def _first_places(
+def _first_rows(
     problems: Sequence[BenchmarkProblem], earlier_ids: Collection[str] = ()
 ) -> np.ndarray:
     """Return whether each problem is at its first row.
@@ -348,7 +348,7 @@ def _total_costs(pool: Pool, decoded: Decoded) -> dict[str, Cost]:
     seen_ids: set[str] = set()
     for name, benchmark in pool.benchmarks.items():
         problems = benchmark.main.problems
-        selected_P = _first_places(problems, seen_ids)
+        selected_P = _first_rows(problems, seen_ids)
         seen_ids.update(benchmark_problem.problem_id for benchmark_problem in problems)
         for decoder, choices in decoded[name].items():
             costs_by_decoder[decoder].append(_cost(choices, selected_P))

@@ -18,7 +18,7 @@ from fsdpo_data.steps.rewards import aggregate, step_weights
 def pair_weights(root: Path, problem_ids: Sequence[str], gammas: Sequence[float]) -> PairWeights:
     """Select the pairs of a dataset, and compare their step weights α with uniform weights.
 
-    The pairs are those of ``fsdpo-data pair`` without options, so a problem with several places
+    The pairs are those of ``fsdpo-data pair`` without options, so a problem with several rows
     in benchmarks gives its pairs once.
 
     Args:

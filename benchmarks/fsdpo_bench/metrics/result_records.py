@@ -36,7 +36,7 @@ class DecoderResults(ResultSection):
     accuracy: Mean  #: Accuracy; undecided answers and timeouts are wrong.
     #: Number of answers by outcome. Below the number of samples, these are means over subsets.
     outcomes: dict[str, int | float]
-    cost: Cost  #: Cost over all problems; a problem with several places costs once.
+    cost: Cost  #: Cost over all problems; a problem with several rows costs once.
     #: Accuracy without the tolerance of the benchmark; unset for benchmarks without a tolerance.
     exactly_correct: Mean | None = None
     #: Accuracy if all undecided answers and timeouts are correct; unset without such answers.
@@ -76,7 +76,7 @@ class StepWeightDistance(ResultSection):
 class PairWeights(ResultSection):
     """The preference pairs that step rewards would select, and their step weights.
 
-    A problem gives its pairs once, also if it has several places in the benchmarks.
+    A problem gives its pairs once, also if it has several rows in benchmarks.
     """
 
     top: int  #: Best and worst solutions per problem that form pairs.
@@ -97,7 +97,7 @@ class TaskResults(ResultSection):
     """
 
     title: str  #: Title of the benchmark.
-    problems: int  #: Problems that were measured; one with several places counts at each of them.
+    problems: int  #: Problems that were measured; one with several rows counts for each of them.
     distinct_problems: int  #: The same with each problem counted once, as costs count them.
     task_problems: int | None  #: Problems of the complete benchmark; None if unknown.
     samples: int  #: Samples per problem.
@@ -174,7 +174,7 @@ class RewardQuality(ResultSection):
 class RewardStatistics(ResultSection):
     """The statistics of the step rewards of one reward model.
 
-    All counts and means except ``pairs`` count a problem at each of its places in the benchmarks.
+    All counts and means except ``pairs`` count a problem once for each of its rows in benchmarks.
     """
 
     solutions: int  #: Solutions with rewards.

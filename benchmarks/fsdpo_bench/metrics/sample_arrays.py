@@ -171,8 +171,8 @@ def read_benchmark_problems(table: SolutionTable) -> dict[str, list[BenchmarkPro
         problems = read_problems(manifest.config_paths(root, "problems"))
     by_benchmark: dict[str, list[BenchmarkProblem]] = {}
     for index, (problem_id, problem) in enumerate(problems.items()):
-        default_places = [BenchmarkRow(problem.source, index)]
-        for entry in benchmark_rows(problem.metadata) or default_places:
+        default_rows = [BenchmarkRow(problem.source, index)]
+        for entry in benchmark_rows(problem.metadata) or default_rows:
             benchmark_problem = BenchmarkProblem(problem_id, problem, entry)
             by_benchmark.setdefault(entry.name, []).append(benchmark_problem)
     return {

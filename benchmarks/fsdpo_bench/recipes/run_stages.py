@@ -12,6 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
+import psutil
+
 from fsdpo_bench.metrics.result_records import read_results
 from fsdpo_bench.recipes.peak_memory import PeakMemory, process_tree
 from fsdpo_bench.recipes.recipe import RecipeStage, measured_cost
@@ -172,7 +174,8 @@ def estimate_time(
     seconds_per_unit: dict[tuple[str, ...], float] = {}
     for measurement in measurements:
         stage = by_name.get(measurement.stage)
-        if stage is not None and measurement.status == DONE:
+        # The file of measurements may have rows of another machine, whose outputs are not here.
+        if stage is not None and measurement.status == DONE and pending_command(stage) is None:
             seconds = _sampling_seconds(stage) or measurement.seconds
             seconds_per_unit[stage.program] = seconds / stage.work
     pending = [stage for stage in next_stages if stage.work and pending_command(stage)]
@@ -250,5 +253,6 @@ def _wait(process: subprocess.Popen[bytes], stage: RecipeStage, memory: PeakMemo
     finally:
         if process.poll() is None:  # the time limit, or Ctrl-C
             for child in process_tree(process.pid):
-                child.kill()
+                with suppress(psutil.NoSuchProcess):  # it ended with its parent
+                    child.kill()
             process.kill()

@@ -35,23 +35,22 @@ def benchmark_problems(loaded_tasks: Sequence[LoadedTask]) -> ProblemSet:
         InputError: if two benchmarks grade one problem differently.
     """
     problems: dict[str, Problem] = {}
-    problem_places: dict[str, list[BenchmarkRow]] = {}
+    rows_by_id: dict[str, list[BenchmarkRow]] = {}
     for loaded in loaded_tasks:
         for row, loaded_problem in zip(loaded.rows, loaded.problems, strict=True):
             problem = replace(loaded_problem, metadata=_grading_metadata(loaded_problem))
             first_problem = problems.setdefault(problem.id, problem)
             _check_grading(first_problem, problem)
-            problem_place = BenchmarkRow(
+            benchmark_row = BenchmarkRow(
                 name=loaded.task.name,
                 row=row,
                 groups=loaded.task.problem_groups(loaded_problem.metadata),
                 cluster=_cluster(loaded_problem),
             )
-            problem_places.setdefault(problem.id, []).append(problem_place)
+            rows_by_id.setdefault(problem.id, []).append(benchmark_row)
     return ProblemSet(
         problems=[
-            _with_places(problem, problem_places[problem_id])
-            for problem_id, problem in problems.items()
+            _with_rows(problem, rows_by_id[problem_id]) for problem_id, problem in problems.items()
         ],
         source_refs=[loaded.ref for loaded in loaded_tasks],
     )
@@ -80,10 +79,10 @@ def _check_grading(first: Problem, second: Problem) -> None:
     )
 
 
-def _with_places(problem: Problem, problem_places: Sequence[BenchmarkRow]) -> Problem:
+def _with_rows(problem: Problem, rows: Sequence[BenchmarkRow]) -> Problem:
     """Return a problem with its rows of benchmarks."""
     metadata = {
         **problem.metadata,
-        BENCHMARKS_KEY: [problem_place.to_json() for problem_place in problem_places],
+        BENCHMARKS_KEY: [row.to_json() for row in rows],
     }
     return replace(problem, metadata=metadata)

@@ -26,14 +26,6 @@ def uses_bfloat16_weights(dtype: str, arguments: Any) -> bool:
     return is_single_process and arguments.device.type == "cpu" and dtype == "bfloat16"
 
 
-def has_bfloat16_products() -> bool:
-    """Return whether this CPU has instructions for bfloat16 products (AVX-512).
-
-    Without them, a product of large matrices takes about a hundred times as long as in float32.
-    """
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-
-
 class _ParameterSlot(NamedTuple):
     """A parameter of a module."""
 

@@ -18,7 +18,7 @@ from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
 from fsdpo_data.engines import ray as ray_engine
-from fsdpo_data.engines.ray import MAX_CONSECUTIVE_DEATHS, Placement, ReplicaPool
+from fsdpo_data.engines.ray import MAX_DEATHS, Placement, ReplicaPool
 from fsdpo_data.engines.samplers import SampleResult
 
 # Ray's imports warn, and its processes leave sockets open.
@@ -85,7 +85,7 @@ def test_replicas_follow_the_nodes_and_the_bytes_stay_the_same(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nodes join and leave until none is left, and the resumed run has the bytes of one process."""
-    n_replicas = MAX_CONSECUTIVE_DEATHS + 1  # of the second node, which all die at the same time
+    n_replicas = MAX_DEATHS + 1  # of the second node, which all die at the same time
     source, spec = problem_set(60), sample_settings(2)
     out = tmp_path / "elastic"
 

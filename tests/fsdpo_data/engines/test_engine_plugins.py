@@ -137,16 +137,15 @@ def test_actors_get_the_plugins(plugin: Path, monkeypatch: pytest.MonkeyPatch) -
         return lambda actor_class: SimpleNamespace(remote=lambda load: "actor")
 
     node = {"NodeID": "n", "Alive": True, "Resources": {"CPU": 2.0}}
-    fake_ray = SimpleNamespace(remote=remote, nodes=lambda: [node], kill=lambda actor: None)
+    fake_ray = SimpleNamespace(remote=remote, nodes=lambda: [node])
     monkeypatch.setattr(ray_engine, "ray", fake_ray)
     monkeypatch.setattr(ray_engine, "start_ray", lambda: None)
-    pool = ReplicaPool(ModelRef("m", "0"), lambda: None, Placement(actors=1), batch_size=1)
+    ReplicaPool(ModelRef("m", "0"), lambda: None, Placement(actors=1), batch_size=1)
     assert options_of_actors[0]["runtime_env"] == {
         "env_vars": {plugins.PLUGINS_VARIABLE: str(plugin)}
     }
-    pool._kill()
     monkeypatch.setenv(plugins.PLUGINS_VARIABLE, "")
-    ReplicaPool(ModelRef("m", "0"), lambda: None, Placement(actors=1), batch_size=1)._kill()
+    ReplicaPool(ModelRef("m", "0"), lambda: None, Placement(actors=1), batch_size=1)
     assert "runtime_env" not in options_of_actors[1]
 
 

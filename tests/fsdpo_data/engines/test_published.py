@@ -383,7 +383,7 @@ def test_a_markdown_heading_is_not_a_step_number(
     path = make_checkpoint(family)
     item = ScorerInput("", HEADING_STEPS, "What is 3 + 4 + 1?")
     options = ScorerOptions(device="cpu", prm_format=family)
-    rewards = load_prm(resolve_prm(str(path), options), options).score([item])
+    rewards = score_all(load_prm(resolve_prm(str(path), options), options), [item])
     assert worst(rewards, vendor_rewards(family, path, [item], shared)) < 1e-4
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import socket
@@ -67,24 +68,31 @@ EIGHT = node(64, gpu=8)
 def test_placement_of_replicas(
     placement: Placement, nodes: list[Any], count: int, gpus: float, cpus: float
 ) -> None:
-    assert placement.resources(nodes) == (count, {"num_gpus": gpus, "num_cpus": cpus})
+    options = placement.actor_options(nodes)
+    assert options == {"num_gpus": gpus, "num_cpus": cpus}
+    assert placement.count(nodes, options) == count
 
 
 @pytest.mark.parametrize(
-    ("placement", "nodes", "count"),
+    ("placement", "nodes_at_start", "nodes", "count"),
     [
-        (Placement(), [], 0),
-        (Placement(), [node(0)], 0),  # a head node that runs nothing
-        (Placement(), [node(0), node(8)], 1),
-        (Placement(actors=3), [node(2)], 2),
-        (Placement(actors=9), [EIGHT], 8),
-        (Placement(gpus_per_replica=1), [HEAD], 0),  # GPUs left, and the run stays on GPUs
-        (Placement(gpus_per_replica=1), [HEAD, EIGHT], 8),
-        (Placement(gpus_per_replica=1, model_count=2), [HEAD, EIGHT, node(8, gpu=4)], 6),
+        (Placement(), [HEAD], [], 0),
+        (Placement(), [HEAD], [node(0)], 0),  # a head node that runs nothing
+        (Placement(), [HEAD], [node(0), node(8)], 1),
+        (Placement(), [HEAD], [node(8), node(16)], 2),  # one per node
+        (Placement(), [HEAD], [node(4)], 0),  # every replica reserves eight cores
+        (Placement(actors=3), [node(3)], [node(2)], 2),
+        (Placement(actors=9), [EIGHT, EIGHT], [EIGHT], 8),
+        (Placement(), [HEAD, EIGHT], [HEAD], 0),  # GPUs left, and the run stays on GPUs
+        (Placement(), [EIGHT], [HEAD, EIGHT], 8),
+        (Placement(), [EIGHT], [node(4, gpu=8)], 4),  # a replica needs a core, too
+        (Placement(model_count=2), [EIGHT], [HEAD, EIGHT, node(8, gpu=4)], 6),
     ],
 )
-def test_replicas_that_fit_on_the_nodes(placement: Placement, nodes: list[Any], count: int) -> None:
-    assert placement.fit(nodes).replica_count == count
+def test_replicas_that_fit_after_the_nodes_change(
+    placement: Placement, nodes_at_start: list[Any], nodes: list[Any], count: int
+) -> None:
+    assert placement.count(nodes, placement.actor_options(nodes_at_start)) == count
 
 
 @pytest.mark.parametrize(
@@ -93,18 +101,22 @@ def test_replicas_that_fit_on_the_nodes(placement: Placement, nodes: list[Any], 
         (
             Placement(actors=9),
             [EIGHT],
-            "actors = 9: the Ray cluster has 8 place(s) with 1 GPU(s), but needs more",
+            "actors = 9: the Ray cluster has 8 place(s) with 1 GPU(s) and 1 CPU(s), but needs more",
         ),
         (Placement(gpus_per_replica=16), [EIGHT], "the Ray cluster has 0 place(s) with 16 GPU(s)"),
         (Placement(model_count=2), [node(8, gpu=1)], "for 2 model(s) with 1 replica(s) each"),
-        (Placement(actors=3), [node(2)], "the Ray cluster has 2 CPUs, but needs more"),
+        (
+            Placement(actors=3),
+            [node(2)],
+            "the Ray cluster has 2 place(s) with 1 CPU(s), but needs more",
+        ),
     ],
 )
 def test_a_cluster_without_capacity_is_refused(
     placement: Placement, nodes: list[Any], message: str
 ) -> None:
     with pytest.raises(InputError) as error:
-        placement.resources(nodes)
+        placement.actor_options(nodes)
     assert message in str(error.value)
 
 
@@ -221,6 +233,18 @@ class TestReplicas:
         assert score_all(replicas, [4]) == [16]  # the dead replicas were replaced
         replicas.close()
 
+    def test_replicas_that_cannot_start_are_an_error(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "only_here.py").write_text("def load():\n    return None\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        load = importlib.import_module("only_here").load
+        replicas = ReplicaPool(REF, load, Placement(actors=2), batch_size=32)
+        with pytest.raises(UnavailableError, match=r"died 4 times in a row .*only_here") as error:
+            score_all(replicas, [1, 2, 3])
+        assert "resume the run" in str(error.value)
+        replicas.close()
+
     def test_fast_replicas_take_the_items_of_a_slow_one(self, tmp_path: Path) -> None:
         (tmp_path / "died").touch()
         load = partial(SquaresScorer, str(tmp_path), slow=0)
@@ -249,7 +273,7 @@ class TestReplicas:
         )  # fewer prompts than replicas
         with pytest.raises(InputError, match="!: expected a word"):
             sample_all(replicas, ["a", "!"], SamplingSpec(n=1))
-        replicas._kill()
+        replicas.close()
 
 
 def fsdpo(tool: str, *line: object, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fakes import BatchScorer, TableScorer
+from fakes import BatchScorer, TableScorer, TextSampler
 from helpers import (
     RIGHT,
     TEXTS,
@@ -63,7 +63,7 @@ def test_one_run_equals_its_stages_run_one_by_one(tmp_path: Path) -> None:
 def test_a_run_stopped_during_sampling_or_scoring_resumes(tmp_path: Path) -> None:
     expected_manifest = run(tmp_path / "whole")
 
-    class FailingEngine(BatchScorer):
+    class FailingEngine(TextSampler, BatchScorer):
         model = TABLE.model
 
         def complete_texts(self, *_: Any) -> Any:

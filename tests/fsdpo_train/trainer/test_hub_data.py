@@ -30,7 +30,7 @@ for name in ("o/paired", "o/imported"):
         [source] = open_pairs([name], PREFERENCE_LOSSES["dpo"]).sources
         print(source.manifest.digest, source.provenance["prm"])
         [source] = open_solutions([name]).sources
-        print(sorted(row["prompt"].question for _, row in source.rows())[0])
+        print(sorted(row["question"] for _, row in source.rows())[0])
     except InputError as error:
         print(error)
 """

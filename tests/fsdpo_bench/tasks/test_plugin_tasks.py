@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from fsdpo_bench.run_folder import read_run_record
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 MODULE = """
 from pathlib import Path
 

@@ -17,7 +17,7 @@ from fsdpo_data.stages.grading_requests import grading_request
 
 #: ``eval/scoring_examples.json`` of OpenBMB/OlympiadBench at ba5b26a7 (MIT): expected verdicts for
 #: pairs of gold and answer, including physics.
-EXAMPLES = Path(__file__).parents[1] / "data/olympiadbench_scoring_examples.json"
+EXAMPLES = Path(__file__).parents[2] / "data/olympiadbench_scoring_examples.json"
 #: Pairs on which our verdict is wrong: function names and products of physical symbols.
 OLYMPIAD = [
     ("\\Phi (x,y)=\\frac{x+1}{2y}", "\\Phi (x,    y)=\\frac{x}{2y} + \\frac{1}{2y}"),

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from fsdpo_data.core.errors import InputError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HEAD = 'title = "T"\nabout = "A"\n'
 PLAIN = """
 [[stage]]

@@ -29,7 +29,7 @@ from bench_runs import (
 )
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.metrics.decoder_choices import DecoderChoices
-from fsdpo_bench.metrics.disagreements import RECORDED_COLUMN
+from fsdpo_bench.metrics.disagreements import IMPORTED_COLUMN
 from fsdpo_bench.metrics.likelihood import with_likelihoods
 from fsdpo_bench.metrics.measure import MeasureSpec, decode_pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS, ReportNumber, format_points, number_rows
@@ -577,7 +577,7 @@ def test_disagreements_with_recorded_verdicts_are_listed(tmp_path: Path) -> None
     problem = make_problem(1)
     root = write_dataset(tmp_path / "d", [problem], make_solutions(problem, "ciucc"))
     file = root / "solutions/0.parquet"
-    recorded = pl.Series(RECORDED_COLUMN, [False, False, True, None, True])
+    recorded = pl.Series(IMPORTED_COLUMN, [False, False, True, None, True])
     pl.read_parquet(file).with_columns(recorded).write_parquet(file)
     output = invoke("report", root, "--disagreements")
     assert "1 of 3 recorded verdicts differ" in output

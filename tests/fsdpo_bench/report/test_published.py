@@ -17,7 +17,7 @@ from fsdpo_bench.tasks.table import suites
 
 from fsdpo_data.core.errors import UnavailableError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAPER = ROOT.parent / "shared" / "reference" / "paper.tex"
 LABELS = {"1": "tab:tab1", "2": "tab:tab2", "more-ood": "tab:more_ood", "prm": "tab:diff_prms"}
 TITLES = {"OCW": "ocw", "GSM-IC2": "gsm_ic2", "GSM-ICM": "gsm_icm"}

@@ -29,7 +29,7 @@ from fsdpo_train.cli.app import main as train_main
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES
 
 MAINS = {"fsdpo_data": data_main, "fsdpo_bench": bench_main, "fsdpo_train": train_main}
-PACKAGE = Path(__file__).parents[1] / "examples/plugin"
+PACKAGE = Path(__file__).parents[2] / "examples/plugin"
 #: The registries that plug-ins can extend.
 REGISTRIES: tuple[Registry, ...] = (
     *(SAMPLERS, SCORERS, SEGMENTERS, AGGREGATES, TEMPLATES, STAGES),

@@ -46,7 +46,7 @@ from fsdpo_data.models.resolve import MODELS
 from fsdpo_data.problems.hub_datasets import DATASETS
 from fsdpo_train.cli.app import app as train_app
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PROGRAMS = {"fsdpo-data": data_app, "fsdpo-train": train_app, "fsdpo-bench": bench_app}
 REAL_RECIPES = load_recipes(str(ROOT / "benchmarks/evidence/real.toml"))
 RECIPES = {

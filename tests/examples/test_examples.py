@@ -14,7 +14,7 @@ import pytest
 
 from fsdpo_data.dataset.manifest import read_manifest
 
-EXAMPLES = Path(__file__).parents[1] / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def example(name: str, *arguments: object, cwd: Path) -> str:
