@@ -69,7 +69,7 @@ class Placement:
             n_replicas = (self.actors or len(cores)) * self.model_count
             replicas_per_node = math.ceil(n_replicas / len(cores))
             cpus = min(cores) // replicas_per_node or 1
-        options = {"num_gpus": gpus, "num_cpus": cpus}
+        options: dict[str, float] = {"num_gpus": gpus, "num_cpus": cpus}
         replica_count = self.actors or 1
         if self.count(nodes, options) >= replica_count:
             return options
