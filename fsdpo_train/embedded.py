@@ -22,7 +22,7 @@ from fsdpo_data.api import SamplerOptions, SamplingSpec, build
 from fsdpo_data.cli.console import run_app
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import torch, transformers
-from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.core.toml_tables import read_module_table
 from fsdpo_data.problems.embedded import PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
@@ -34,7 +34,7 @@ from fsdpo_train.sft.train import train_sft
 EOS = "<|endoftext|>"
 PAD = "<|pad|>"
 VOCABULARY_SIZE = 1024
-_RECIPE = read_toml(__file__)
+_RECIPE = read_module_table(__file__)
 ARCHITECTURE: dict[str, Any] = _RECIPE["architecture"]
 STAGES: list[dict[str, Any]] = _RECIPE["stages"]
 

@@ -43,7 +43,7 @@ from fsdpo_data.engines.samplers.tokenization import encode_prompt
 from fsdpo_data.engines.samplers.vllm import VllmSampler
 from fsdpo_data.models.resolve import resolve, served_weights
 from fsdpo_data.problems.load import ProblemSet, load_problems
-from fsdpo_data.stages.sample import BuildJob, BuildSpec, sample_problems
+from fsdpo_data.stages.sample import BuildJob, BuildSettings, sample_problems
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 #: A function that samples with an engine and returns its tokens per second.
@@ -152,7 +152,10 @@ def measure_build(batch: int, sampler: Any, spec: SampleSettings, source: Proble
     )
     grade = GradeSettings(grader=get_grader().version, labels=OUTCOME_LABELS)
     job = BuildJob(
-        spec=BuildSpec(sample=spec, grade=grade), source=source, policy=policy, keeps_engine=True
+        spec=BuildSettings(sample=spec, grade=grade),
+        source=source,
+        policy=policy,
+        keeps_engine=True,
     )
     with (
         tempfile.TemporaryDirectory() as out,

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.core.toml_tables import read_module_table
 from fsdpo_data.problems.embedded.generator import ProblemKind
 
 
@@ -77,7 +77,7 @@ class Size:
     based_on: str = ""  #: The size that provides the fields that this size leaves out.
 
 
-_TABLE = read_toml(__file__)
+_TABLE = read_module_table(__file__)
 
 #: Seed of the problems with preference pairs. The other seeds are in ``data.py``.
 PAIR_SEED = 2

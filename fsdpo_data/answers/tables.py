@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 
-def read_toml(module: str | Path) -> dict[str, Any]:
+def read_module_table(module: str | Path) -> dict[str, Any]:
     """Read the TOML file with the path of a module and the suffix ``.toml``."""
     with Path(module).with_suffix(".toml").open("rb") as file:
         return tomllib.load(file)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from fsdpo_data.answers.tables import read_toml
+from fsdpo_data.answers.tables import read_module_table
 
 
 class ThinkingSpan(NamedTuple):
@@ -82,7 +82,7 @@ def _make_markers(name: str, *, tokens: Sequence[str] = (), **fields: Any) -> Th
 
 #: Thinking markers by name, in the order of the file.
 THINKING_MARKERS: Mapping[str, ThinkingMarkers] = {
-    name: _make_markers(name, **fields) for name, fields in read_toml(__file__).items()
+    name: _make_markers(name, **fields) for name, fields in read_module_table(__file__).items()
 }
 #: The markers that are tags, such as ``<think>``. Texts contain them also without a prompt.
 _TAGS = tuple(markers for markers in THINKING_MARKERS.values() if markers.end.startswith("</"))

@@ -7,13 +7,13 @@ of repeated text, for example, must not become a finished solution.
 from collections.abc import Mapping
 from typing import Any, Final, Literal
 
-from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.core.toml_tables import read_module_table
 
 #: ``stop`` for a complete completion, ``length`` for a truncated one.
 FinishReason = Literal["stop", "length"]
 
 _NAMES: Final[Mapping[str, frozenset[str]]] = {
-    meaning: frozenset(names) for meaning, names in read_toml(__file__).items()
+    meaning: frozenset(names) for meaning, names in read_module_table(__file__).items()
 }
 _KNOWN_NAMES: Final = frozenset[str]().union(*_NAMES.values())
 _MAX_NAME_CHARS = 40  #: Characters of a name in a warning.

@@ -11,8 +11,8 @@ from fsdpo_data.core.input_files import read_toml_file
 Row = TypeVar("Row")
 
 
-def read_toml(module: str | Path) -> dict[str, Any]:
-    """Read the TOML file with the path of a module and the suffix ``.toml``."""
+def read_module_table(module: str | Path) -> dict[str, Any]:
+    """Read the TOML file of a module: its path with the suffix ``.toml``."""
     return read_toml_file(Path(module).with_suffix(".toml"))
 
 
@@ -63,5 +63,6 @@ class TomlTable(UserDict[str, Row]):
     def data(self) -> dict[str, Row]:  # type: ignore[override]
         """The rows; all dictionary methods use them."""
         return {
-            name: self._make_row(name, **fields) for name, fields in read_toml(self._module).items()
+            name: self._make_row(name, **fields)
+            for name, fields in read_module_table(self._module).items()
         }

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet
-from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.core.toml_tables import read_module_table
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.run_directory import KeyChange, differing_keys
 from fsdpo_data.dataset.schema import CONFIGS, arrow_schema, scan_rows, unknown_columns
@@ -91,7 +91,7 @@ def _compare_rows(
 
 def parts_of_rows(config: str) -> dict[str, Sequence[str]]:
     """Return the columns of each part of ``diff.toml``; those of the id are under ``_KEY``."""
-    parts = dict(read_toml(__file__)[config])
+    parts = dict(read_module_table(__file__)[config])
     id_columns = parts.pop("id")
     grouped_columns = {*id_columns, *parts.pop("determined"), *chain.from_iterable(parts.values())}
     other_columns = [name for name in arrow_schema(config).names if name not in grouped_columns]

@@ -32,7 +32,7 @@ from fsdpo_data.core.parquet_files import (
     read_table_batches,
     scan_parquet,
 )
-from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.core.toml_tables import read_module_table
 
 #: Version MAJOR.MINOR of the columns in ``schema.toml``. Manifests, parquet footers and Hub tags
 #: have it.
@@ -86,7 +86,7 @@ class ColumnSummary(NamedTuple):
 def config_columns(config: str) -> tuple[Column, ...]:
     """Return the columns of ``problems``, ``solutions`` or ``pairs``."""
     columns = []
-    for name, declaration in read_toml(__file__)[config].items():
+    for name, declaration in read_module_table(__file__)[config].items():
         if isinstance(declaration, dict):
             fields = {**declaration, "type_spec": declaration["type"]}
             del fields["type"]

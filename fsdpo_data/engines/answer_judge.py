@@ -34,7 +34,7 @@ class AnswerJudgeOptions(Options):
     """
 
 
-class AnswerJudgeSpec(Options):
+class AnswerJudgeFile(Options):
     """The model of a judge with its format and its engine: the keys of a judge file."""
 
     model: str
@@ -56,16 +56,16 @@ class AnswerJudgeSpec(Options):
         self.engine.check_model_options()
 
 
-def read_judge(judge: str) -> AnswerJudgeSpec:
+def read_judge(judge: str) -> AnswerJudgeFile:
     """Return the judge of the option ``judge``: a model, or the content of a TOML file.
 
     Raises:
         InputError: if the file cannot be read, or has an unknown key or an unusable value.
     """
     if not judge.endswith(_FILE_SUFFIX):
-        return AnswerJudgeSpec(model=judge)
+        return AnswerJudgeFile(model=judge)
     file = Path(judge).expanduser()
-    keys = command_parameters(AnswerJudgeSpec)
+    keys = command_parameters(AnswerJudgeFile)
     try:
         table = read_toml_file(file)
     except OSError as error:
@@ -84,7 +84,7 @@ def read_judge(judge: str) -> AnswerJudgeSpec:
         if key != "format" or str(table[key]).endswith(_FILE_SUFFIX):
             table[key] = str(file.parent / str(table[key]))
     with judge_errors(judge):
-        return make_options(AnswerJudgeSpec, table)
+        return make_options(AnswerJudgeFile, table)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from fsdpo_data.core.errors import FsdpoError, InputError, unknown_name_error
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_toml_file
 from fsdpo_data.core.options import Options
-from fsdpo_data.core.toml_tables import TomlTable, read_toml
+from fsdpo_data.core.toml_tables import TomlTable, read_module_table
 
 
 class ModelFormat(Options):
@@ -77,7 +77,7 @@ class FormatTable(TomlTable[FormatT]):
         """
         keys = {**keys, "name": name}
         while based_on:
-            rows = read_toml(self._module)
+            rows = read_module_table(self._module)
             if based_on not in rows:
                 raise unknown_name_error(f"{name}.based_on", based_on, rows)
             base = rows[based_on]

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 from fsdpo_data.core.errors import UnavailableError
 from fsdpo_data.core.options import Option
 from fsdpo_data.core.registry import Registry
-from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.core.toml_tables import read_module_table
 
 EngineRole = Literal["sampler", "scorer"]  #: The two components that an engine can provide.
 
@@ -138,7 +138,7 @@ ScorerName: TypeAlias = Annotated[str, Option(panel="Engine", choices=SCORERS)]
 EntryT = TypeVar("EntryT", bound=EngineEntry)
 
 
-for _name, _row in read_toml(__file__).items():
+for _name, _row in read_module_table(__file__).items():
     _fields = {key: value for key, value in _row.items() if key not in ("sampler", "scorer")}
     if "sampler" in _row:
         SAMPLERS.register(SamplerEntry(name=_name, **_fields, **_row["sampler"]))

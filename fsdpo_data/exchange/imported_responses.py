@@ -41,7 +41,7 @@ from fsdpo_data.problems.load import (
 )
 from fsdpo_data.problems.question_key import normalise_question, question_key
 from fsdpo_data.problems.row_formats import RowReading, refuse_unread_parts, require_usable
-from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
+from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSettings
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 from fsdpo_data.steps.segment import segmenter_name
 
@@ -393,7 +393,7 @@ class RecordedResponseImport(RowImport):
         """All rows that cannot be used, also those of the problems."""
         return [*self.gold_problems.quarantined_rows, *self.result.quarantined]
 
-    def make_spec(self, revision: str, n_samples: int) -> BuildSpec:
+    def make_spec(self, revision: str, n_samples: int) -> BuildSettings:
         """Return the spec of the dataset."""
         options = self.options
         recording = self.identify_texts(revision) if self._options_decide_texts else revision
@@ -408,7 +408,7 @@ class RecordedResponseImport(RowImport):
                 engine=EngineRef(name=ENGINE, dtype=UNKNOWN, recording=score_revision),
                 prm_format=RECORDED_VALUES if self._n_unbounded else None,
             )
-        return BuildSpec(
+        return BuildSettings(
             sample=SampleSettings(
                 model=ModelRef(options.model_name or self._model_name(), UNKNOWN),
                 template=self.template.ref,

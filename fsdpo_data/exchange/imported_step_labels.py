@@ -20,7 +20,7 @@ from fsdpo_data.exchange.response_formats import Fields, RecordedResponse
 from fsdpo_data.exchange.row_import import ImportedFile, ImportSource, RowImport
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.stages.import_labels import ImportCounts
-from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSpec
+from fsdpo_data.stages.sample import RECORDED_STEPS, BuildSettings
 from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
@@ -99,7 +99,7 @@ class StepLabelImport(RowImport):
             message += f" The first problem: {self.quarantined[0].reason}."
         return InputError(message)
 
-    def make_spec(self, revision: str, n_samples: int) -> BuildSpec:
+    def make_spec(self, revision: str, n_samples: int) -> BuildSettings:
         """Return the spec of the dataset."""
         if self.label_format.name not in FORMATS:
             revision = self.identify_texts(revision)  # the options name the fields of the texts
@@ -110,7 +110,7 @@ class StepLabelImport(RowImport):
             )
             revision = json_sha256([revision, options])
         template = self._prompt_questions.template if self._has_prompts else self.template
-        return BuildSpec(
+        return BuildSettings(
             sample=SampleSettings(
                 model=ModelRef(UNKNOWN, UNKNOWN),
                 template=template.ref,

@@ -21,7 +21,7 @@ from fsdpo_data.exchange.step_scores import UnusableResponseError
 from fsdpo_data.problems.hub_datasets import DATASETS, HubSource, load_hub
 from fsdpo_data.problems.load import QuarantinedRow, files_revision, quarantine_row
 from fsdpo_data.stages.import_labels import ImportCounts
-from fsdpo_data.stages.sample import BuildSpec
+from fsdpo_data.stages.sample import BuildSettings
 
 
 class ImportedFile(NamedTuple):
@@ -158,7 +158,7 @@ class RowImport(ABC):
         """Return the error for a source without a usable row."""
 
     @abstractmethod
-    def make_spec(self, revision: str, n_samples: int) -> BuildSpec:
+    def make_spec(self, revision: str, n_samples: int) -> BuildSettings:
         """Return the spec of the dataset, after all rows are read.
 
         Args:

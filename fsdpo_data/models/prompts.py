@@ -26,7 +26,7 @@ from fsdpo_data.core.identity import digest
 from fsdpo_data.core.input_files import read_file, read_json
 from fsdpo_data.core.placeholders import fill_text, match_text
 from fsdpo_data.core.registry import Registry
-from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.core.toml_tables import read_module_table
 from fsdpo_data.hub.client import HubRepo, to_fsdpo_error
 from fsdpo_data.models.untrusted import describe_load_error, limit_execution, read_tokenizer
 
@@ -220,7 +220,7 @@ class ChatFormat:
 
 #: Prompt templates by name and number: the rows of ``prompts.toml``, then plug-ins.
 TEMPLATES = Registry("template", Template, group="fsdpo.templates")
-for _name, _fields in read_toml(__file__).items():
+for _name, _fields in read_module_table(__file__).items():
     TEMPLATES.register(Template(_name, **{**_fields, "stop": tuple(_fields.get("stop", ()))}))
 #: Template of recorded responses whose files do not state their prompt.
 RECORDED_TEMPLATE = Template("recorded@1", "{question}")

@@ -43,7 +43,7 @@ from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.problems.load import ProblemSet, load_problems
 from fsdpo_data.problems.row_formats import RowReading
 from fsdpo_data.stages.pair import PairStage
-from fsdpo_data.stages.sample import BuildJob, BuildSpec, build, build_shard
+from fsdpo_data.stages.sample import BuildJob, BuildSettings, build, build_shard
 from fsdpo_data.stages.score import ScoreStage, warn_about_template
 from fsdpo_data.steps.rewards import OUTCOME_LABELS, default_pair_aggregate
 from fsdpo_data.steps.segment import SEGMENTERS, segmenter_name
@@ -362,7 +362,7 @@ def make_build_job(
         grader=get_grader().version, labels=OUTCOME_LABELS, grade_thinking=grade_thinking
     )
     job = BuildJob(
-        spec=BuildSpec(sample, grade),
+        spec=BuildSettings(sample, grade),
         source=problems,
         policy=policy,
         workers=workers,

@@ -81,7 +81,7 @@ RECORDED_STEPS = "recorded"
 
 
 @dataclass(frozen=True, slots=True)
-class BuildSpec:
+class BuildSettings:
     """The options of the stages of a build, which decide its content."""
 
     sample: SampleSettings  #: Everything that determines the samples.
@@ -119,7 +119,7 @@ class BuildSpec:
 class BuildJob:
     """A build that is ready to start."""
 
-    spec: BuildSpec  #: The identity of the build.
+    spec: BuildSettings  #: The identity of the build.
     source: ProblemSet  #: The problems, and the rows that were quarantined while reading them.
     #: The model, which is loaded only if samples are missing, because that is slow.
     policy: ResolvedPolicy
@@ -307,7 +307,7 @@ def sample_problems(
 
 def seal_samples(
     run: RunDir,
-    spec: BuildSpec,
+    spec: BuildSettings,
     source: ProblemSet,
     *,
     model_name: str,
@@ -413,7 +413,7 @@ def _find_thinking_format(
 
 def _shard_tasks(
     run: RunDir,
-    spec: BuildSpec,
+    spec: BuildSettings,
     problems: Sequence[Problem],
     sample_counts: Mapping[str, int],
     thinking_format: ThinkingFormat | None,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from fsdpo_data.core.input_files import read_json
-from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.core.toml_tables import read_module_table
 from fsdpo_data.hub.client import HubRepo, find_file
 from fsdpo_data.models.checkpoints import cpu_has_bfloat16
 from fsdpo_data.models.resolve import ResolvedWeights, resolve_weights
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 ConfigT = TypeVar("ConfigT", bound=TrainConfig)
 
 #: The options of each stage for the embedded model.
-TINY_OPTIONS: Mapping[str, Mapping[str, Any]] = read_toml(__file__)
+TINY_OPTIONS: Mapping[str, Mapping[str, Any]] = read_module_table(__file__)
 #: Keys of ``config.json`` that training does not change, and that tell models of other sizes apart.
 _SIZE_KEYS = (
     "model_type",

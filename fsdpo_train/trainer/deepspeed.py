@@ -13,7 +13,7 @@ from transformers.integrations.deepspeed import set_hf_deepspeed_config, unset_h
 from fsdpo_data.core.errors import FsdpoError, InputError
 from fsdpo_data.core.input_files import read_json
 from fsdpo_data.core.memory_limit import is_memory_error
-from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.core.toml_tables import read_module_table
 from fsdpo_train.config import DEEPSPEED_PRESETS
 
 
@@ -26,7 +26,7 @@ def deepspeed_config(name: str | None) -> dict[str, Any] | None:
     if name is None:
         return None
     if name in DEEPSPEED_PRESETS:
-        tables = read_toml(__file__)  # deepspeed.toml, next to this module
+        tables = read_module_table(__file__)  # deepspeed.toml, next to this module
         return {**tables["every"], "zero_optimization": tables[name]}
     try:
         options = read_json(Path(name))

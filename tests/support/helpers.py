@@ -36,7 +36,7 @@ from fsdpo_data.pairs.statistics import PairStatistics
 from fsdpo_data.problems.load import ProblemSet
 from fsdpo_data.stages.continuations import ContinuationSampler, continuation_sampling
 from fsdpo_data.stages.label import LabelStage
-from fsdpo_data.stages.sample import BuildJob, BuildSpec, build
+from fsdpo_data.stages.sample import BuildJob, BuildSettings, build
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 RIGHT = "Step 1: 20 + 22 = 42.\nStep 2: So it is 42. The answer is: 42"
@@ -100,7 +100,7 @@ def build_job(
     )
     grading = GradeSettings(grader=grader, labels=OUTCOME_LABELS, grade_thinking=grade_thinking)
     return BuildJob(
-        spec=BuildSpec(sampling, grading, scoring),
+        spec=BuildSettings(sampling, grading, scoring),
         source=source,
         policy=policy,
         **options,

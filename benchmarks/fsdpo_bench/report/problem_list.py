@@ -20,9 +20,9 @@ from fsdpo_bench.metrics.full_solutions import read_problem_solutions
 from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.sample_arrays import BenchmarkProblem
 from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, Solution
-from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.core.toml_tables import read_module_table
 
-_PHRASES = read_toml(Path(__file__).with_name("explain"))
+_PHRASES = read_module_table(Path(__file__).with_name("explain"))
 _PROBLEMS_PER_READ = 500  #: Problems whose solutions are in memory at a time.
 
 #: The solutions of problems by part of a pool and problem id.

@@ -3,9 +3,9 @@
 import re
 
 from fsdpo_data.answers.lexicon.vocabulary import word_set
-from fsdpo_data.answers.tables import compile_patterns, read_toml
+from fsdpo_data.answers.tables import compile_patterns, read_module_table
 
-_TABLE: dict[str, dict[str, str]] = read_toml(__file__)
+_TABLE: dict[str, dict[str, str]] = read_module_table(__file__)
 
 
 def load_phrases(module: str) -> dict[str, re.Pattern[str]]:

@@ -8,11 +8,11 @@ from functools import cache
 from pathlib import Path
 
 from fsdpo_data.answers.lexicon.numbers import make_decimal
-from fsdpo_data.answers.tables import read_toml
+from fsdpo_data.answers.tables import read_module_table
 from fsdpo_data.answers.tree import Num
 
 #: Words by language and meaning.
-LANGUAGES: dict[str, dict[str, list[str]]] = read_toml(__file__)
+LANGUAGES: dict[str, dict[str, list[str]]] = read_module_table(__file__)
 _FIRST_UNSPACED = "\u3040"  #: From this character on, scripts write words without spaces.
 _HUNDREDS = (*range(101), *range(200, 1001, 100))  #: The numbers of ``number_words.toml``.
 _LATIN_ACCENT = re.compile("[\u0300-\u036f]")
@@ -86,7 +86,7 @@ def _scale_powers() -> dict[str, int]:
 def _number_words() -> dict[str, int]:
     """Return the numbers from 0 to 100 and the hundreds up to 1000, by their words."""
     numbers: dict[str, int] = {}
-    for row in read_toml(Path(__file__).with_name("number_words")).values():
+    for row in read_module_table(Path(__file__).with_name("number_words")).values():
         for number, forms in zip(_HUNDREDS, row.split(","), strict=True):
             for form in forms.split("|"):
                 numbers.setdefault(_letters(form), number)

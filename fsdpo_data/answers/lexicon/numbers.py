@@ -8,7 +8,7 @@ import re
 from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.units import DOLLAR, PERCENT
-from fsdpo_data.answers.tables import compile_patterns, read_toml
+from fsdpo_data.answers.tables import compile_patterns, read_module_table
 from fsdpo_data.answers.tree import MAX_POWER_OF_TEN, Num, Quantity
 
 MAX_DIGITS = 1_000  #: Numbers with more digits are compared as text only.
@@ -23,7 +23,7 @@ FLOAT_DIGITS = 15
 MAX_FLOAT_DIGITS = 17
 FLOAT_NOISE = Fraction(1, 10**15)  #: The relative size of float noise.
 
-_PLAIN = compile_patterns(read_toml(__file__))["plain"]
+_PLAIN = compile_patterns(read_module_table(__file__))["plain"]
 _SEPARATOR = re.compile(r"[,{}\\!]")
 
 

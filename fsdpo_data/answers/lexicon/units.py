@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from fsdpo_data.answers.tables import read_toml
+from fsdpo_data.answers.tables import read_module_table
 from fsdpo_data.answers.tree import Unit
 
 #: Sizes and names of units, derived dimensions, and groups of opposite words.
-_TABLE = read_toml(__file__)
+_TABLE = read_module_table(__file__)
 
 #: One-letter units. They are units only if a letter cannot be a variable.
 LETTER_UNITS = frozenset("msghdLlJNWVATKCMHF")

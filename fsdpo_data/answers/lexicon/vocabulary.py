@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from fsdpo_data.answers.lexicon.words import SCALES, SMALL_NUMBERS, is_number_word
-from fsdpo_data.answers.tables import read_toml
+from fsdpo_data.answers.tables import read_module_table
 from fsdpo_data.answers.tree import Const
 
 
@@ -19,7 +19,7 @@ def contains_any(text: str, words: Iterable[str]) -> bool:
     return any([word in lower for word in words])
 
 
-_TABLE = read_toml(__file__)
+_TABLE = read_module_table(__file__)
 #: Cyrillic, Hebrew to the scripts of India and Thailand, Japanese, Chinese, Korean.
 _FOREIGN_SCRIPT = re.compile("[\u0400-\u04ff\u0590-\u0eff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")
 TRIG_FUNCTIONS = word_set(_TABLE["trigonometric"])

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from fsdpo_data.answers.tables import compile_patterns, read_toml
+from fsdpo_data.answers.tables import compile_patterns, read_module_table
 from fsdpo_data.answers.tree import DateOrTime
 
-_TABLE = read_toml(__file__)
+_TABLE = read_module_table(__file__)
 _PATTERNS = compile_patterns(_TABLE["patterns"])
 _TENS = {word: 10 * value for value, word in enumerate(_TABLE["tens"], 2)}
 SMALL_NUMBERS = {word: value for value, word in enumerate(_TABLE["ones"])} | _TENS

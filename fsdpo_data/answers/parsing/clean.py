@@ -7,13 +7,13 @@ from itertools import accumulate
 
 from fsdpo_data.answers.lexicon.languages import replace_numerals
 from fsdpo_data.answers.lexicon.vocabulary import GREEK_LETTERS
-from fsdpo_data.answers.tables import compile_patterns, read_toml
+from fsdpo_data.answers.tables import compile_patterns, read_module_table
 
 #: Callers do not clean longer answers (characters). Two longer answers are equal only if their
 #: texts are identical.
 MAX_LENGTH = 10_000
 
-_CLEANING_RULES = read_toml(__file__)
+_CLEANING_RULES = read_module_table(__file__)
 _PATTERNS = compile_patterns(_CLEANING_RULES["patterns"])
 #: Fractions of one character, with a plain slash. Unicode calls them vulgar fractions.
 _VULGAR_FRACTIONS = {

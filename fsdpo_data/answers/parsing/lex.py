@@ -10,7 +10,7 @@ from fractions import Fraction
 
 from fsdpo_data.answers.lexicon.numbers import MAX_DIGITS, make_decimal, make_repeating_decimal
 from fsdpo_data.answers.lexicon.vocabulary import word_set
-from fsdpo_data.answers.tables import read_toml
+from fsdpo_data.answers.tables import read_module_table
 from fsdpo_data.answers.tree import Num
 
 MAX_TOKENS = 1_500  #: Maximum number of tokens in an answer.
@@ -71,7 +71,7 @@ _COMMA_GROUPS = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)")
 _SPACED_COMMA = re.compile(r"(?<!\\),(?:\s|\\[,;: ]|~)*\s")
 _SEPARATORS = re.compile(r"[,{}\\!;: ]")
 
-_TABLE = read_toml(__file__)
+_TABLE = read_module_table(__file__)
 #: Commands without meaning that only style the text after them.
 _STYLE_COMMANDS = word_set(_TABLE["style"])
 #: Commands whose argument is part of the answer. The value says whether its letters are upright.

@@ -8,10 +8,10 @@ from fsdpo_data.answers.lexicon.languages import words_with_meaning
 from fsdpo_data.answers.lexicon.units import are_opposites
 from fsdpo_data.answers.lexicon.vocabulary import word_set
 from fsdpo_data.answers.lexicon.words import ORDINALS
-from fsdpo_data.answers.tables import compile_patterns, read_toml
+from fsdpo_data.answers.tables import compile_patterns, read_module_table
 from fsdpo_data.answers.tree import Value
 
-_TABLE = read_toml(__file__)
+_TABLE = read_module_table(__file__)
 _PATTERNS = compile_patterns(_TABLE["patterns"])
 _WRAPPER = _PATTERNS["wrapper"]
 _BRACES = str.maketrans("{}$", "   ")

@@ -37,7 +37,7 @@ from fsdpo_data.answers.parsing.readings import (
     split_labelled_parts,
 )
 from fsdpo_data.answers.show import format_value
-from fsdpo_data.answers.tables import compile_patterns, read_toml
+from fsdpo_data.answers.tables import compile_patterns, read_module_table
 from fsdpo_data.answers.tree import (
     Call,
     Connective,
@@ -69,7 +69,7 @@ MAX_READ = 2_500
 #: Maximum number of characters of an answer with a label, as in "Area = 5".
 _MAX_LABELLED = 300
 _MAX_UNREAD = 100  #: Characters of a part of a longer answer that was not read.
-_PATTERNS = compile_patterns(read_toml(__file__)["patterns"])
+_PATTERNS = compile_patterns(read_module_table(__file__)["patterns"])
 _LABEL = _PATTERNS["label"]
 
 _VECTOR_TERM = rf"{_PATTERNS['vector_factor'].pattern}{_PATTERNS['vector'].pattern}"

@@ -13,9 +13,9 @@ from fsdpo_data.answers.lexicon.units import find_unit
 from fsdpo_data.answers.lexicon.vocabulary import is_language_word, word_set
 from fsdpo_data.answers.lexicon.words import is_number_word
 from fsdpo_data.answers.parsing.prose import normalize_words, plain_words, unwrap_text
-from fsdpo_data.answers.tables import compile_patterns, read_toml
+from fsdpo_data.answers.tables import compile_patterns, read_module_table
 
-_TABLE = read_toml(__file__)
+_TABLE = read_module_table(__file__)
 _PATTERNS = compile_patterns(_TABLE["patterns"])
 _DENIALS = word_set(_TABLE["denials"])
 _BOUND_WORDS = word_set(_TABLE["bounds"])

@@ -8,10 +8,10 @@ from fsdpo_data.answers.parsing.lex import UnparsableAnswerError, drop_single_br
 from fsdpo_data.answers.parsing.lookahead import is_condition_next
 from fsdpo_data.answers.parsing.number_sets import is_number_set, parse_number_set
 from fsdpo_data.answers.parsing.quantities import parse_quantity_or_ratio
-from fsdpo_data.answers.tables import read_toml
+from fsdpo_data.answers.tables import read_module_table
 from fsdpo_data.answers.tree import Value
 
-_TABLE = read_toml(__file__)
+_TABLE = read_module_table(__file__)
 _RELATIONS: dict[str, str] = _TABLE["relations"]
 _SET_OPS: dict[str, str] = _TABLE["sets"]
 _SET_WORDS: dict[str, str] = _TABLE["sets_in_words"]

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
-from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.core.toml_tables import read_module_table
 
 #: The version changes if the same seed gives other questions, gold answers or step labels.
 EMBEDDED_VERSION = "embedded@1"
@@ -24,7 +24,7 @@ Node = list[int | str]
 @cache
 def words() -> dict[str, Any]:
     """Return the words and sentences of ``words.toml``, which documents its entries."""
-    table = read_toml(Path(__file__).with_name("words"))
+    table = read_module_table(Path(__file__).with_name("words"))
     for name in ("parts", "times"):
         table[name] = {int(number): word for number, word in table[name].items()}
     return table

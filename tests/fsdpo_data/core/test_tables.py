@@ -1,6 +1,6 @@
 """Tests of TOML tables: the first access reads the file."""
 
-from fsdpo_data.core.toml_tables import TomlTable, read_toml
+from fsdpo_data.core.toml_tables import TomlTable, read_module_table
 
 
 def test_the_first_access_reads_the_rows(tmp_path):
@@ -10,4 +10,4 @@ def test_the_first_access_reads_the_rows(tmp_path):
     assert list(table) == ["b", "a"]
     assert table["a"] == ("a", 1)
     assert table.get("c") is None
-    assert read_toml(str(module))["b"] == {"price": 2}
+    assert read_module_table(str(module))["b"] == {"price": 2}

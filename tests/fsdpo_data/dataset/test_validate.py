@@ -22,7 +22,7 @@ from fsdpo_data.api import open_dataset
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import NO_PROGRESS, LineProgress
-from fsdpo_data.core.toml_tables import read_toml
+from fsdpo_data.core.toml_tables import read_module_table
 from fsdpo_data.dataset import diff, schema
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.diff import diff_datasets
@@ -153,7 +153,7 @@ def test_datasets_differ_if_a_column_differs(
 
 def test_diff_compares_every_column_that_the_id_does_not_determine() -> None:
     """A new column is compared without an entry in ``diff.toml``."""
-    for config, columns_by_part in read_toml(diff.__file__).items():
+    for config, columns_by_part in read_module_table(diff.__file__).items():
         determined = set(columns_by_part["determined"])
         compared = set().union(*diff.parts_of_rows(config).values())
         assert not compared & determined

@@ -39,7 +39,7 @@ from fsdpo_data.core.sampling import Completion, SamplingSpec
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage_records import GradeRecord
 from fsdpo_data.dataset.summary import summary_rows
-from fsdpo_data.engines.answer_judge import AnswerJudgeSpec, read_judge
+from fsdpo_data.engines.answer_judge import AnswerJudgeFile, read_judge
 from fsdpo_data.engines.answer_judge_formats import ANSWER_JUDGE_FORMATS
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.samplers import Sampler
@@ -425,9 +425,9 @@ def test_paths_in_a_judge_file_are_relative_to_the_file(
 
 
 def test_a_judge_is_a_model_or_a_file(tmp_path: Path) -> None:
-    assert read_judge("tiny") == AnswerJudgeSpec(model="tiny")
+    assert read_judge("tiny") == AnswerJudgeFile(model="tiny")
     judge = judge_file(tmp_path, engine="openai", base_url="http://h/v1", max_tokens=9)
-    assert read_judge(judge) == AnswerJudgeSpec(
+    assert read_judge(judge) == AnswerJudgeFile(
         model="tiny",
         max_tokens=9,
         engine=SamplerOptions(
