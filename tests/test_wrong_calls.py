@@ -64,6 +64,9 @@ CALLS = {
     "fsdpo-train prm data --out new --per-device-train-batch-size 4": (
         "No such option: --per-device-train-batch-size (Possible options: --batch-size)"
     ),
+    "fsdpo-data pair data --out new --plugin mine.py": (
+        "No such option: --plugin (Possible options: --plugin before the command)"
+    ),
     "fsdpo-train prm data --out new --num_train_epochs 4": "(Possible options: --epochs)",
     "fsdpo-train prm data --out new --learning-rate 0": "--lr 0: expected more than 0",
     "fsdpo-data build --problems gsm9k": "no source 'gsm9k': expected embedded",

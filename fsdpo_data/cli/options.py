@@ -297,5 +297,7 @@ def _suggest_flag(error: Any, parameters: _Parameters) -> None:
     """Put the flag that other tools call like the unknown option into its error."""
     name = error.option_name.lstrip("-").replace("-", "_")
     own_name, _, value = (find_own_name(name) or name).partition("=")
-    if flag := _find_flag([own_name], value or None, parameters):
+    if own_name == "plugin":  # an option of the program
+        error.possibilities = ["--plugin before the command"]
+    elif flag := _find_flag([own_name], value or None, parameters):
         error.possibilities = [flag]
