@@ -31,8 +31,9 @@ MANIFEST_FILE = "manifest.json"
 QUARANTINE_FILE = "quarantine.jsonl"
 RUN_FILE = "run.json"  #: List of the datasets in the folder of a benchmark run.
 SHARD_FILE = "shard.json"  #: Description of a finished shard, inside its directory.
+HEAD_CHUNK_KEY = "head_chunk_tokens"  #: Key of the tokens per chunk of the head, of a training.
 #: Keys of a config that describe the run, not its content. They are recorded, but not compared.
-RUN_KEYS = ("config_digest", "prm_format_evidence", "head_chunk_tokens")
+RUN_KEYS = ("config_digest", "prm_format_evidence", HEAD_CHUNK_KEY)
 
 
 class KeyChange(NamedTuple):

@@ -16,6 +16,7 @@ import torch
 from accelerate.utils import broadcast_object_list
 
 from fsdpo_data.core.memory_limit import available_memory
+from fsdpo_data.dataset.run_directory import HEAD_CHUNK_KEY
 from fsdpo_data.engines.logprobs import (
     free_gpu_memory,
     largest_chunk,
@@ -24,8 +25,6 @@ from fsdpo_data.engines.logprobs import (
 
 log = logging.getLogger(__name__)
 
-#: Key of the size in the record of a run.
-HEAD_CHUNK_KEY = "head_chunk_tokens"
 #: Maximum tokens of a chunk on a GPU: 3.7 GB of logits with a vocabulary of 152k.
 MAX_CHUNK_TOKENS_GPU = 2048
 #: Bytes that training adds per trainable weight: a gradient and two moments in float32.
