@@ -59,7 +59,10 @@ COMMANDS = {program: program_commands(program) for program in PROGRAMS}
 
 def parse_command(words: list[str]) -> Any:
     """Parse a command line without running it, and return its options."""
-    return parse_options(COMMANDS[words[0]][words[1]], words[2:])
+    program, *arguments = words
+    while arguments[0] == "--plugin":  # an option of the program, with a value
+        arguments = arguments[2:]
+    return parse_options(COMMANDS[program][arguments[0]], arguments[1:])
 
 
 # Links

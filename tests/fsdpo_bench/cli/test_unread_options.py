@@ -115,7 +115,7 @@ def test_recorded_samples_have_no_seed(options_class: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "values", [{"problems": "p.jsonl"}, {"k": (4,)}, {"out": "page"}, {"seed": 1}], ids=str
+    "values", [{"problems": "p.jsonl"}, {"k": (4,)}, {"out": "page"}], ids=str
 )
 def test_a_list_of_disagreements_reads_no_option_of_the_measurement(values: dict[str, Any]) -> None:
     [name] = values

@@ -52,7 +52,8 @@ def test_a_comparison_names_the_graders_and_selections_that_differ(tmp_path: Pat
     assert ("avg@2", "75.0", "100.0", "+25.0", "0.5000", "2") in table_rows(output)
     assert printed_notes(output) == ["the graders differ: math@6 and math@6+tolerance=0.5"]
     selected = tmp_path / "selected"
-    command("fsdpo_data", "select", dataset, "--outcome", "correct", "--out", selected)
+    line = ["select", dataset, "--filter", "outcome = 'correct'", "--out", selected]
+    command("fsdpo_data", *line)
     notes = printed_notes(command("fsdpo_bench", "diff", dataset, selected, "--show", 0))
     assert [note.partition(":")[0] for note in notes] == ["the settings `select` differ"]
 

@@ -35,7 +35,7 @@ STAGES: dict[str, list[str]] = {
     "grade": ["grade", "{data}"],
     "label": ["label", "{data}", "--rollouts", "2", "--model", "{policy}", "--max-tokens", "8"],
     "score": ["score", "{data}", "--prm", "{prm}", "--device", "cpu"],
-    "select": ["select", "{data}", "--outcome", "correct", "--unique"],
+    "select": ["select", "{data}", "--filter", "outcome = 'correct'", "--unique"],
     "filter": ["select", "{data}", "--filter", "n_tokens > 0 or n_tokens is null"],
     "pair": ["pair", "{data}", "--top", "1"],
     "step pairs": ["pair", "{data}", "--no-require-outcome"],

@@ -243,7 +243,7 @@ def actual_numbers(root: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "options",
-    [{"pass_rate": "0.1..0.9"}, {"per_problem": 3, "seed": 2}, {"sample": 40}, {"tokens": "200.."}],
+    [{"pass_rate": "0.1..0.9"}, {"per_problem": 3, "seed": 2}, {"sample": 40}, {"filter": "n_tokens >= 200"}],
     ids=lambda options: next(iter(options)),
 )
 def test_the_numbers_of_a_selection_are_those_of_its_rows(
@@ -263,7 +263,7 @@ def test_the_numbers_of_labels_after_a_selection_are_those_of_its_rows(tmp_path:
     label_with_rollouts(tmp_path / "run", tmp_path / "mc")
     everything = statistics_of(tmp_path / "mc").step_labels
     dataset = fd.open_dataset(tmp_path / "mc")
-    dataset.select(out=tmp_path / "correct", outcome=["correct"]).validate()
+    dataset.select(out=tmp_path / "correct", filter="outcome = 'correct'").validate()
     labels = statistics_of(tmp_path / "correct").step_labels
     # The first step has 3 of 4 right continuations, and the last one is right.
     assert (labels.steps, labels.mean, labels.disagreements) == (6, 0.875, 0)

@@ -447,7 +447,7 @@ def test_thinking_that_a_hidden_prompt_opens_and_the_limit_cuts_off(
     command(capsys, "grade", tmp_path / "a", "--out", tmp_path / "b")
     assert (tmp_path / "b" / FILE).read_bytes() == (tmp_path / "a" / FILE).read_bytes()
     # The verdict is kept without the other samples, and graded files have the same one.
-    options = ("--outcome", "no_answer", "--out", tmp_path / "c")
+    options = ("--filter", "outcome = 'no_answer'", "--out", tmp_path / "c")
     command(capsys, "select", tmp_path / "a", *options)
     command(capsys, "grade", tmp_path / "c", "--out", tmp_path / "d")
     assert pl.read_parquet(tmp_path / "d" / FILE)["outcome"].to_list() == ["no_answer"]
