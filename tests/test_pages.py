@@ -15,7 +15,7 @@ import typer
 import yaml
 from fsdpo_bench.tasks.table import Task
 from pages import blocks, run_blocks
-from parsed_options import parse_options
+from parsed_options import parse_options, values_on_line
 from typer.testing import CliRunner
 
 from fsdpo_data.exchange.formats import step_label_formats
@@ -59,10 +59,11 @@ COMMANDS = {program: program_commands(program) for program in PROGRAMS}
 
 def parse_command(words: list[str]) -> Any:
     """Parse a command line without running it, and return its options."""
-    program, *arguments = words
-    while arguments[0] == "--plugin":  # an option of the program, with a value
-        arguments = arguments[2:]
-    return parse_options(COMMANDS[program][arguments[0]], arguments[1:])
+    program, name, *arguments = words
+    if name == "--plugin":  # its names are not known here
+        _, name, *arguments = arguments
+        return values_on_line(COMMANDS[program][name], arguments)
+    return parse_options(COMMANDS[program][name], arguments)
 
 
 # Links

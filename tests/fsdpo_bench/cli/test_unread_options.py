@@ -114,9 +114,7 @@ def test_recorded_samples_have_no_seed(options_class: Any) -> None:
         options_class(engine=replay, sampling=SamplingSpec(n=1, seed=3))
 
 
-@pytest.mark.parametrize(
-    "values", [{"problems": "p.jsonl"}, {"k": (4,)}, {"out": "page"}], ids=str
-)
+@pytest.mark.parametrize("values", [{"problems": "p.jsonl"}, {"k": (4,)}, {"out": "page"}], ids=str)
 def test_a_list_of_disagreements_reads_no_option_of_the_measurement(values: dict[str, Any]) -> None:
     [name] = values
     with pytest.raises(InputError, match=f"{name} = .*with `disagreements`, nothing reads"):

@@ -243,7 +243,12 @@ def actual_numbers(root: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "options",
-    [{"pass_rate": "0.1..0.9"}, {"per_problem": 3, "seed": 2}, {"sample": 40}, {"filter": "n_tokens >= 200"}],
+    [
+        {"pass_rate": "0.1..0.9"},
+        {"per_problem": 3, "seed": 2},
+        {"sample": 40},
+        {"filter": "n_tokens >= 200"},
+    ],
     ids=lambda options: next(iter(options)),
 )
 def test_the_numbers_of_a_selection_are_those_of_its_rows(
