@@ -31,11 +31,9 @@ class Registry(UserDict[str, EntryT]):
     @property
     def source_of_names(self) -> str:
         """Sentence for errors about unknown names: how to load plug-ins that add names."""
-        return (
-            "A plug-in can add names: `--plugin MODULE` before the command, or `load_plugin`."
-            if self.group
-            else ""
-        )
+        if not self.group:
+            return ""
+        return "A plug-in can add names: `--plugin MODULE` before the command, or `load_plugin`."
 
     def register(self, entry: EntryT) -> EntryT:
         """Add an entry, and return it; an InputError if another entry has the name."""

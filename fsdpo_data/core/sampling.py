@@ -57,9 +57,8 @@ class Completion:
     step_chars: tuple[Count, ...] | None = None
     step_rewards: tuple[Number, ...] | None = None  #: Reward of each step; None without rewards.
     imported_labels: tuple[Number, ...] | None = None  #: Imported label of each step, from 0 to 1.
-    imported_ratings: tuple[StrictInt, ...] | None = (
-        None  #: Imported rating of each step: -1, 0 or 1.
-    )
+    #: Imported rating of each step: -1, 0 or 1.
+    imported_ratings: tuple[StrictInt, ...] | None = None
     imported_correct: StrictBool | None = None  #: Verdict of another grader; None without one.
     #: Cost of the search that found the solution; None without a search. All solutions of a search
     #: have the same number of tokens and discarded tokens together.
