@@ -345,9 +345,7 @@ class _PartBuilder:
         n = max(other.k for other in sharing)
         stages: list[Stage] = []
         if self._reward_model is not None and names_with_rewards(sharing):
-            stages.append(
-                ScoreStage(self._reward_model, self._options.failure_policy, keeps_engine=True)
-            )
+            stages.append(ScoreStage(self._reward_model, self._options.failure_policy))
         return RunPart(self._make_job(n=n, temperature=sampling.temperature), stages)
 
     def close_engines(self) -> None:
@@ -358,7 +356,7 @@ class _PartBuilder:
     def _make_job(
         self, *, n: int, temperature: float, search: SolutionSearch | None = None
     ) -> BuildJob:
-        """Return a build that leaves the models loaded."""
+        """Return a build that leaves the models loaded, since all builds share their loaders."""
         return make_build_job(
             self._policy,
             self._problems,
@@ -367,7 +365,6 @@ class _PartBuilder:
             search=search,
             workers=self._options.workers,
             failure_policy=self._options.failure_policy,
-            keeps_engine=True,
         )
 
 
@@ -399,7 +396,7 @@ def _judge_parts(run: BenchmarkRun, judge: AnswerJudge, out: Path, progress: Pro
     """Write the datasets of a run with the decisions of a judge on undecided answers."""
     loader = EngineLoader(judge.reply_sampler.make_sampler)
     reply_sampler = replace(judge.reply_sampler, make_sampler=loader)
-    shared_judge = replace(judge, reply_sampler=reply_sampler, keeps_engine=True)
+    shared_judge = replace(judge, reply_sampler=reply_sampler)
     try:
         for name, part in run.parts.items():
             stage = GradeStage(

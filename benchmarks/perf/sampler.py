@@ -38,6 +38,7 @@ from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
 from fsdpo_data.engines.load import ResolvedPolicy
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.registry import SAMPLERS
+from fsdpo_data.engines.samplers import EngineLoader
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
 from fsdpo_data.engines.samplers.tokenization import encode_prompt
 from fsdpo_data.engines.samplers.vllm import VllmSampler
@@ -148,14 +149,13 @@ def measure_build(batch: int, sampler: Any, spec: SampleSettings, source: Proble
         engine=spec.engine,
         unknown_fields=(),
         batch_size=batch,
-        make_sampler=lambda: sampler,
+        make_sampler=EngineLoader(lambda: sampler),
     )
     grade = GradeSettings(grader=get_grader().version, labels=OUTCOME_LABELS)
     job = BuildJob(
         spec=BuildSettings(sample=spec, grade=grade),
         source=source,
         policy=policy,
-        keeps_engine=True,
     )
     with (
         tempfile.TemporaryDirectory() as out,

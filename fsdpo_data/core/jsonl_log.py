@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import orjson
 
-from fsdpo_data.core.files import open_atomic, store_errors
+from fsdpo_data.core.files import store_errors
 from fsdpo_data.core.input_files import check_regular_file, parse_json
 from fsdpo_data.core.row_files import replace_surrogates
 
@@ -24,13 +24,6 @@ class LineSpan(NamedTuple):
 
     start: int  #: Offset of the first byte.
     length: int  #: Length in bytes, including the line break.
-
-
-class ScannedLine(NamedTuple):
-    """One line that :func:`scan_lines` has read."""
-
-    key: str | None  #: Key of the line; None for an incomplete or unknown line.
-    length: int  #: Length in bytes; 0 for a last line without a line break.
 
 
 class JsonlLog:
@@ -71,12 +64,12 @@ class JsonlLog:
         try:
             with store_errors(path.parent):
                 end = 0
-                for line in scan_lines(path, key):
-                    if line.key is None:
+                for line_key, span in scan_lines(path, key):
+                    if line_key is None:
                         log.incomplete_lines += 1
                     else:
-                        log.line_spans.setdefault(line.key, LineSpan(end, line.length))
-                    end += line.length
+                        log.line_spans.setdefault(line_key, span)
+                    end = span.start + span.length
                 file.truncate(end)  # the next append starts on a new line
                 file.seek(end)
             yield log
@@ -107,34 +100,6 @@ class JsonlLog:
             self.line_spans[key] = LineSpan(start, len(line))
             start += len(line)
 
-    def replace(self, lines: Mapping[str, bytes], sort_key: Callable[[str], Any]) -> None:
-        """Add lines or replace them, and sort all lines of the file.
-
-        The old file stays until the new one is complete.
-
-        Args:
-            lines: The lines by key, from :func:`encode_line`.
-            sort_key: Returns the rank of a key.
-
-        Raises:
-            StoreError: if the disk is full or missing; all earlier lines stay valid.
-        """
-        keys = sorted(self.line_spans.keys() | lines.keys(), key=sort_key)
-        spans: dict[str, LineSpan] = {}
-        start = 0
-        with store_errors(self.path.parent), open_atomic(self.path) as file:
-            for key in keys:
-                line = lines.get(key)
-                if line is None:
-                    [line] = read_lines(self.path, [self.line_spans[key]])
-                file.write(line)
-                spans[key] = LineSpan(start, len(line))
-                start += len(line)
-        self._file.close()
-        with store_errors(self.path.parent):
-            self._file = self.path.open("ab", buffering=0)
-        self.line_spans = spans
-
 
 def encode_line(record: Mapping[str, Any]) -> bytes:
     """Encode a record as one line; lone surrogates, which are invalid in UTF-8, become U+FFFD."""
@@ -158,16 +123,21 @@ def read_lines(path: Path, line_spans: Iterable[LineSpan]) -> Iterator[bytes]:
             yield file.read(length)
 
 
-def scan_lines(path: Path, key: Callable[[dict[str, Any]], str | None]) -> Iterator[ScannedLine]:
-    """Yield the key and the length of every line, incomplete lines included."""
+def scan_lines(
+    path: Path, key: Callable[[dict[str, Any]], str | None]
+) -> Iterator[tuple[str | None, LineSpan]]:
+    """Yield the key and the position of every line.
+
+    The key of an incomplete or unknown line is None. A last line without a line break has length 0.
+    """
     check_regular_file(path)
+    start = 0
     with path.open("rb") as file:
         for line in file:
             is_complete = line.endswith(b"\n")
             line_key = None
             with contextlib.suppress(ValueError, KeyError, TypeError, OverflowError):
                 line_key = key(parse_json(line, orjson.loads)) if is_complete else None
-            yield ScannedLine(
-                key=line_key if isinstance(line_key, str) else None,
-                length=len(line) if is_complete else 0,
-            )
+            length = len(line) if is_complete else 0
+            yield line_key if isinstance(line_key, str) else None, LineSpan(start, length)
+            start += length

@@ -18,7 +18,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.input_files import check_regular_file, parse_json, read_file
@@ -57,6 +57,14 @@ class SourceRow:
     def text(self) -> str:
         """Shortened text of the row; it may contain lone surrogates."""
         return self.raw or _shorten_json(dict(self.fields))
+
+
+class SourceRows(NamedTuple):
+    """The rows of a file, or of a config of a Hub dataset."""
+
+    location: str  #: Path or dataset with config, for messages.
+    source: str  #: Value of ``Problem.source``.
+    rows: list[SourceRow]  #: The rows.
 
 
 def data_files(name: str, split: str) -> list[Path]:

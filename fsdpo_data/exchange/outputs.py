@@ -21,7 +21,7 @@ from fsdpo_data.exchange.response_formats import (
     ResponseReading,
 )
 from fsdpo_data.grading.pool import open_grader
-from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_thinking
+from fsdpo_data.stages.verdicts import grading_request, mark_truncated_thinking
 
 
 def read_outputs(

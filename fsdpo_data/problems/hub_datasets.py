@@ -3,11 +3,11 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError, suggest_names
 from fsdpo_data.core.lazy import pa
-from fsdpo_data.core.row_files import SourceRow
+from fsdpo_data.core.row_files import SourceRow, SourceRows
 from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.hub.client import HubRepo, hub_errors, resolve_commit
 
@@ -32,13 +32,6 @@ def _build_dataset(_name: str, **fields: Any) -> HubDataset:
 
 #: The rows of ``hub_datasets.toml``: datasets by short name.
 DATASETS = TomlTable(__file__, _build_dataset)
-
-
-class HubConfigRows(NamedTuple):
-    """The rows of one config of a dataset."""
-
-    label: str  #: Repository, with the config if it is not the default one.
-    rows: list[SourceRow]  #: The rows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +105,7 @@ class HubSource:
         return []
 
 
-def load_hub(source: HubSource, split: str) -> tuple[str, list[HubConfigRows]]:
+def load_hub(source: HubSource, split: str) -> tuple[str, list[SourceRows]]:
     """Fetch a dataset; return its commit and the rows of each config.
 
     Raises:
@@ -125,7 +118,7 @@ def load_hub(source: HubSource, split: str) -> tuple[str, list[HubConfigRows]]:
         records = _fetch(source.repo, config, split, commit)
         label = f"{source.repo.name}:{config}" if config else source.repo.name
         rows = [SourceRow(number, record) for number, record in enumerate(records, start=1)]
-        all_rows.append(HubConfigRows(label, rows))
+        all_rows.append(SourceRows(label, source.repo.name, rows))
     return commit, all_rows
 
 

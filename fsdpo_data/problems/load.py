@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import shorten
-from typing import NamedTuple
 
 from fsdpo_data.core.command_line import check_read_options
 from fsdpo_data.core.entities import Problem
@@ -15,6 +14,7 @@ from fsdpo_data.core.identity import SourceRef, digest, file_sha256, json_sha256
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import (
     SourceRow,
+    SourceRows,
     data_files,
     data_suffix,
     read_records,
@@ -37,14 +37,6 @@ from fsdpo_data.problems.row_formats import (
 EMBEDDED_COUNT = 200  #: Default number of embedded problems.
 MAX_QUARANTINED_FRACTION = 0.05  #: More rows in quarantine cause a warning.
 MAX_SHOWN_CHARS = 80  #: Maximum length of a question in a warning.
-
-
-class SourceRows(NamedTuple):
-    """The rows of a file, or of a config of a Hub dataset."""
-
-    location: str  #: Path or dataset with config, for messages.
-    source: str  #: Value of ``Problem.source``.
-    rows: list[SourceRow]  #: The rows.
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +225,10 @@ class _ProblemLoader:
 
     def _add_hub(self, source: HubSource) -> None:
         commit, configs = load_hub(source, self.split)
-        source_rows = [SourceRows(label, source.repo.name, rows) for label, rows in configs]
         ids = self._parse_rows(
-            source.name, source_rows, one_per_question=source.expected.one_per_question
+            source.name, configs, one_per_question=source.expected.one_per_question
         )
-        n_rows = sum(len(rows) for _, rows in configs)
+        n_rows = sum(len(config.rows) for config in configs)
         self.problem_set.warnings += source.check(self.split, commit, n_rows, problems_digest(ids))
         self.problem_set.source_refs.append(SourceRef(source.name, commit, self.split))
 

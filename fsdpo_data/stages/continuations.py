@@ -51,8 +51,8 @@ from fsdpo_data.engines.samplers import Sampler, open_engine
 from fsdpo_data.engines.weights import digest_recording, resolve_sampler_weights
 from fsdpo_data.grading.pool import open_grader
 from fsdpo_data.models.resolve import ResolvedWeights
-from fsdpo_data.stages.grading_requests import grading_request
 from fsdpo_data.stages.sample_prompts import ignore_new_records, sample_missing
+from fsdpo_data.stages.verdicts import grading_request
 
 log = logging.getLogger(__name__)
 

@@ -41,14 +41,13 @@ from fsdpo_data.engines.answer_judge import AnswerJudgeOptions
 from fsdpo_data.engines.answer_judge_formats import add_answer_options
 from fsdpo_data.engines.options import Workers
 from fsdpo_data.grading.pool import open_grader
-from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_thinking
 from fsdpo_data.stages.judge_answers import (
     AnswerJudge,
     JudgeSession,
     open_judge_session,
     resolve_answer_judge,
 )
-from fsdpo_data.stages.verdict_columns import with_verdicts
+from fsdpo_data.stages.verdicts import grading_request, mark_truncated_thinking, with_verdicts
 from fsdpo_data.steps.rewards import OUTCOME_LABELS
 
 

@@ -53,8 +53,6 @@ class AnswerJudge:
     judge_format: AnswerJudgeFormat  #: Its prompt, and how its replies are read.
     template: Template  #: The prompt template.
     reply_sampler: ContinuationSampler  #: Samples one reply to each prompt.
-    #: Whether the sampler stays loaded after a session, because another session uses it.
-    keeps_engine: bool = False
 
     @property
     def settings(self) -> AnswerJudgeSettings:
@@ -227,12 +225,12 @@ def open_judge_session(
 ) -> Iterator[JudgeSession]:
     """Open the replies of a judge in a directory that the caller has locked.
 
-    The model is loaded when a reply is missing, and closed at the end, unless the judge keeps it.
+    The model is loaded when a reply is missing. If it was loaded here, it is closed at the end.
     """
     sampler = judge.reply_sampler
     with (
         sampler.open_run(root / FOLDER) as run,
-        open_engine(sampler.make_sampler, keeps_engine=judge.keeps_engine) as load_sampler,
+        open_engine(sampler.make_sampler) as load_sampler,
     ):
         reply_sampler = replace(sampler, make_sampler=load_sampler)
         yield JudgeSession(replace(judge, reply_sampler=reply_sampler), run, progress)

@@ -33,8 +33,8 @@ from fsdpo_data.engines.scorers.critiques import (
 from fsdpo_data.engines.scorers.prm_formats import PrmFormat
 from fsdpo_data.models.prompts import Template
 from fsdpo_data.stages.continuations import ContinuationSampler, Prefix, prefix_id
-from fsdpo_data.stages.label_columns import restore_outcome_labels
 from fsdpo_data.stages.label_records import LABEL_STAGE, JudgeCounts, LabelSettings
+from fsdpo_data.stages.verdicts import restore_outcome_labels
 from fsdpo_data.steps.first_error import NO_ERROR, find_first_wrong
 
 FOLDER = "critiques"  #: Folder of the critiques inside the new dataset's directory.

@@ -61,7 +61,6 @@ from fsdpo_data.stages.continuations import (
 )
 from fsdpo_data.stages.first_error import FirstErrorStage, StepCount
 from fsdpo_data.stages.judge_steps import JudgeStage, judge_rows
-from fsdpo_data.stages.label_columns import restore_outcome_labels
 from fsdpo_data.stages.label_records import (
     LABEL_STAGE,
     JudgeCounts,
@@ -69,6 +68,7 @@ from fsdpo_data.stages.label_records import (
     LabelSettings,
     RolloutCounts,
 )
+from fsdpo_data.stages.verdicts import restore_outcome_labels
 
 _JUDGE_PANEL = "Judge"
 

@@ -402,10 +402,10 @@ def _new_lines(
     """Yield the lines of a file that a log does not have yet, in batches by key."""
     batch: dict[str, bytes] = {}
     with source.open("rb") as file:
-        for line in scan_lines(source, key):
-            text = file.read(line.length)
-            if line.key is not None and line.key not in log.line_spans:
-                batch.setdefault(line.key, text)
+        for line_key, span in scan_lines(source, key):
+            text = file.read(span.length)
+            if line_key is not None and line_key not in log.line_spans:
+                batch.setdefault(line_key, text)
             if len(batch) == LINES_PER_WRITE:
                 yield batch
                 batch = {}

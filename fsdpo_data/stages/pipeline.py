@@ -334,7 +334,6 @@ def make_build_job(
     grade_thinking: bool = False,
     workers: int | None = None,
     failure_policy: FailurePolicy = STOP_AT_FIRST,
-    keeps_engine: bool = False,
 ) -> BuildJob:
     """Return a build of a policy that solves problems.
 
@@ -347,7 +346,6 @@ def make_build_job(
         grade_thinking: Whether the grader also reads unfinished thinking.
         workers: Processes that grade; None for one per available core.
         failure_policy: When the build stops because of prompts that the engine refuses.
-        keeps_engine: Whether the sampler stays loaded, because another build uses it.
     """
     template = policy.model.template
     sample = SampleSettings(
@@ -367,7 +365,6 @@ def make_build_job(
         policy=policy,
         workers=workers,
         failure_policy=failure_policy,
-        keeps_engine=keeps_engine,
     )
     return job if search is None else _with_search(job, search)
 

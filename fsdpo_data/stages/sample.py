@@ -131,8 +131,6 @@ class BuildJob:
     keeps_batches: bool = False
     #: How the PRM format of a search was recognised; empty without a PRM format.
     format_evidence: str = ""
-    #: Whether the sampler stays loaded after the build, because another build uses it.
-    keeps_engine: bool = False
 
     @property
     def config(self) -> dict[str, Any]:
@@ -282,7 +280,7 @@ def sample_problems(
 ) -> None:
     """Sample the solutions of ``problems`` that the run does not have yet.
 
-    The sampler is then closed, unless the job keeps it, because the next model needs the memory.
+    A sampler that was loaded here is then closed, because the next model needs the memory.
     """
     render_prompt = job.policy.model.template.render
     prompts = (
@@ -290,7 +288,7 @@ def sample_problems(
         for problem in problems
         if job.keeps_batches or problem.id not in run.line_spans
     )
-    with open_engine(job.policy.make_sampler, keeps_engine=job.keeps_engine) as load_sampler:
+    with open_engine(job.policy.make_sampler) as load_sampler:
         sample_missing(
             run,
             [problem.id for problem in problems],

@@ -61,7 +61,6 @@ class ScoreStage(Stage):
         reward_model: The process reward model. Loaded only if rewards are missing, because loading
             is slow.
         failure_policy: When the stage stops because of solutions that the engine refuses.
-        keeps_engine: Whether the scorer stays loaded, because another stage uses it.
     """
 
     name = SCORE_STAGE
@@ -69,7 +68,6 @@ class ScoreStage(Stage):
 
     reward_model: ResolvedRewardModel
     failure_policy: FailurePolicy = STOP_AT_FIRST
-    keeps_engine: bool = False
 
     def options(self) -> ScoreSettings:
         """Return the model and its engine."""
@@ -98,8 +96,7 @@ class ScoreStage(Stage):
         n_solutions = sum(map(count_rows, shard.select(draft.parent_files("solutions"))))
         failures.expect(n_solutions)
         written_files = draft.written_files("solutions")
-        make_scorer = self.reward_model.make_scorer
-        with open_engine(make_scorer, keeps_engine=self.keeps_engine) as load_scorer:
+        with open_engine(self.reward_model.make_scorer) as load_scorer:
             run = _ScoringRun(draft, failures, load_scorer, render_prompt)
             for file in shard.select(draft.current_files("solutions")):
                 if file in written_files:

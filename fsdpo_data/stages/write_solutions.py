@@ -28,8 +28,7 @@ from fsdpo_data.dataset.schema import digest_bytes, to_table, write_parquet
 from fsdpo_data.dataset.stage_records import NO_GRADER
 from fsdpo_data.grading.pool import GraderPool
 from fsdpo_data.models.thinking_format import ThinkingFormat
-from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_thinking
-from fsdpo_data.stages.verdict_columns import with_verdicts
+from fsdpo_data.stages.verdicts import grading_request, mark_truncated_thinking, with_verdicts
 from fsdpo_data.steps.segment import split_at_lengths, split_steps
 
 #: Maximum number of solutions per shard: 10 MB of compressed parquet, 200 MB of memory in a worker.

@@ -384,12 +384,15 @@ def _open_hub_dataset(source: HubSource, config: str, *, allow_benchmark: bool) 
         if not allow_benchmark:
             content.check_no_benchmark_problems(str(source.repo))
         source = replace(source, repo=replace(source.repo, revision=commit))
-    commit, ((label, records),) = load_hub(source, "train")
+    commit, (records,) = load_hub(source, "train")
     identity = f"{source.repo.name}@{commit}"
     questions = _read_questions(content.problem_files)
     rows = [
-        (f"{label}, row {record.row_number}", _with_question(dict(record.fields), questions))
-        for record in records
+        (
+            f"{records.location}, row {record.row_number}",
+            _with_question(dict(record.fields), questions),
+        )
+        for record in records.rows
     ]
     manifest = content.manifest
     dropped_ids: set[str] = set()

@@ -39,7 +39,7 @@ from fsdpo_data.models.prompts import get_template
 from fsdpo_data.models.resolve import CHECKPOINT, resolve, resolve_weights
 from fsdpo_data.models.trained_template import write_trained_template
 from fsdpo_data.problems.benchmark_rows import benchmark_rows
-from fsdpo_data.stages.grading_requests import grading_request
+from fsdpo_data.stages.verdicts import grading_request
 from fsdpo_data.steps.rewards import AGGREGATES, Aggregate
 from fsdpo_data.steps.segment import SEGMENTERS, Segmenter
 from fsdpo_train.config import PrmConfig

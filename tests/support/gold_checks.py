@@ -14,7 +14,7 @@ from fsdpo_data.answers.comparison.equivalence import comparison_rule
 from fsdpo_data.answers.parsing.read import read
 from fsdpo_data.core.entities import MODEL_FAILURES, UNDECIDED, Problem
 from fsdpo_data.problems.golds import describe_solutions, is_solution
-from fsdpo_data.stages.grading_requests import grading_request
+from fsdpo_data.stages.verdicts import grading_request
 
 #: Responses that are wrong for every gold. A grader accepts them if it reads a damaged gold as
 #: empty, or compares only a part of the answer.

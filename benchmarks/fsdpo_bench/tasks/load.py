@@ -251,6 +251,6 @@ def _read_from_hub(task: Task) -> tuple[SourceRef, list[SourceRow]]:
     repo = HubRepo(task.hub.repo, "dataset", custom_advice=advice)
     configs = task.hub.configs or (None,)
     source = HubSource(short_name="", repo=repo, configs=configs, expected=task.hub)
-    commit, parts = load_hub(source, task.hub_split)
-    records = [record for _, part in parts for record in part]
+    commit, config_rows = load_hub(source, task.hub_split)
+    records = [row for config in config_rows for row in config.rows]
     return SourceRef(task.hub.repo, commit, task.hub_split), records

@@ -76,18 +76,18 @@ class EngineLoader(Generic[EngineT]):
 
 
 @contextlib.contextmanager
-def open_engine(
-    load: Callable[[], EngineT], *, keeps_engine: bool = False
-) -> Iterator[EngineLoader[EngineT]]:
+def open_engine(load: Callable[[], EngineT]) -> Iterator[EngineLoader[EngineT]]:
     """Load a sampler or scorer at most once in this context, and free its memory at the end.
 
     Args:
-        load: Loads the engine. Called only if the engine is needed, because loading is slow.
-        keeps_engine: Whether the engine stays loaded, because its owner uses it again.
+        load: Loads the engine. Called only if the engine is needed, because loading is slow. An
+            :class:`EngineLoader` stays open, because its owner closes it.
     """
+    if isinstance(load, EngineLoader):
+        yield load
+        return
     loader = EngineLoader(load)
     try:
         yield loader
     finally:
-        if not keeps_engine:
-            loader.close()
+        loader.close()

@@ -141,14 +141,11 @@ class ContextTokens(NamedTuple):
     solution_ids: list[int]  #: The last of ``ids``, which the model generated earlier.
     #: The text that the caller has of ``solution_ids``; the decoded ids may be longer.
     solution_text: str
+    returns_ids: bool = False  #: Whether the caller needs the ids of the solution.
 
-    def total_ids(self, new_ids: Sequence[int], prompt: Prompt) -> tuple[int, ...] | None:
+    def total_ids(self, new_ids: Sequence[int]) -> tuple[int, ...] | None:
         """Return the ids of the solution with new ids; None if the caller does not need them."""
-        if prompt.token_ids is None:
-            return None
-        if prompt.solution_text != self.solution_text:
-            return None
-        return (*self.solution_ids, *new_ids)
+        return (*self.solution_ids, *new_ids) if self.returns_ids else None
 
 
 def encode_context(tokenizer: Any, decoder: CompletionDecoder, prompt: Prompt) -> ContextTokens:
@@ -157,7 +154,8 @@ def encode_context(tokenizer: Any, decoder: CompletionDecoder, prompt: Prompt) -
         solution_ids = decoder.find_covering_ids(prompt.token_ids, prompt.solution_text)
         if solution_ids is not None:
             prompt_ids = encode_prompt(tokenizer, Prompt(prompt.text, prompt.question))
-            return ContextTokens([*prompt_ids, *solution_ids], solution_ids, prompt.solution_text)
+            ids = [*prompt_ids, *solution_ids]
+            return ContextTokens(ids, solution_ids, prompt.solution_text, returns_ids=True)
     return ContextTokens(encode_prompt(tokenizer, prompt), [], "")
 
 
@@ -218,12 +216,11 @@ class CompletionDecoder:
         """
         if not context.solution_ids:
             return self(new_ids, skip_special=skip_special)
-        known_chars = len(context.solution_text)
-        if not skip_special:
-            visible_text = self(context.solution_ids, skip_special=True)
-            special_chars = len(self(context.solution_ids)) - len(visible_text)
-            known_chars += special_chars
-        return self([*context.solution_ids, *new_ids], skip_special=skip_special)[known_chars:]
+        visible_text = self(context.solution_ids, skip_special=True)
+        unknown_chars = len(visible_text) - len(context.solution_text)
+        earlier_text = self(context.solution_ids, skip_special=skip_special)
+        text = self([*context.solution_ids, *new_ids], skip_special=skip_special)
+        return text[len(earlier_text) - unknown_chars :]
 
     def find_covering_ids(self, ids: Sequence[int], text: str) -> list[int] | None:
         """Return the first of ``ids`` whose text starts with ``text``; None if no ids do.
@@ -272,7 +269,7 @@ def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, str | None]:
 
 
 def stop_within_context(
-    decoder: CompletionDecoder, context: ContextTokens, prompt: Prompt, stop: Sequence[str]
+    decoder: CompletionDecoder, context: ContextTokens, stop: Sequence[str]
 ) -> Completion | None:
     """Return a completion without new tokens, if the earlier tokens contain a stop string.
 
@@ -285,7 +282,7 @@ def stop_within_context(
     )
     if stop_string is None:
         return None
-    token_ids = context.total_ids([], prompt)
+    token_ids = context.total_ids([])
     return Completion(text, "stop", n_tokens=0, stop_string=stop_string, token_ids=token_ids)
 
 

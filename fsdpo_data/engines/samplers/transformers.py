@@ -7,7 +7,6 @@ therefore depends only on (seed, prompt, index), and not on the other sequences 
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -70,13 +69,6 @@ class GenerationRequest(NamedTuple):
     max_new_tokens: int  #: Maximum number of tokens to generate.
 
 
-class GeneratedSequence(NamedTuple):
-    """One finished sequence."""
-
-    ids: list[int]  #: The generated token ids, without padding.
-    completion: Completion  #: The completion that the ids decode to.
-
-
 class TransformersSampler:
     """A sampler on ``AutoModelForCausalLM``; ``batch_size`` defaults to the fastest one.
 
@@ -114,31 +106,25 @@ class TransformersSampler:
         requests: list[GenerationRequest] = []
         for prompt_index, prompt in enumerate(prompts):
             context = encode_context(self._tokenizer, self._decoder, prompt)
-            stopped = stop_within_context(self._decoder, context, prompt, spec.stop)
-            if stopped is not None:
-                yield prompt_index, [stopped] * spec.n
-                continue
             max_new_tokens = min(spec.max_tokens, self._context_length - len(context.ids))
-            if max_new_tokens <= 0:
-                # The prompt fills the context: its completions are empty and truncated.
+            if stopped := stop_within_context(self._decoder, context, spec.stop):
+                yield prompt_index, [stopped] * spec.n
+            elif max_new_tokens > 0:
+                first_seed = spec.prompt_seed(prompt)
+                requests += [
+                    GenerationRequest(prompt_index, context, first_seed + sample, max_new_tokens)
+                    for sample in range(spec.n)
+                ]
+            else:  # a prompt that fills the context gets empty, truncated completions
                 yield prompt_index, [Completion("", "length", 0)] * spec.n
-                continue
-            first_seed = spec.prompt_seed(prompt)
-            requests += [
-                GenerationRequest(prompt_index, context, first_seed + sample, max_new_tokens)
-                for sample in range(spec.n)
-            ]
         requests.sort(key=lambda request: -len(request.context.ids))
         finished: defaultdict[int, list[Completion]] = defaultdict(list)
         batch_size = self._batch_size or self._choose_batch_size(requests)
         for start in range(0, len(requests), batch_size):
             batch = requests[start : start + batch_size]
-            sequences = self._generate_batch(batch, spec)
-            for request, (ids, completion) in zip(batch, sequences, strict=True):
+            completions = self._generate_batch(batch, spec)
+            for request, completion in zip(batch, completions, strict=True):
                 index = request.prompt_index
-                completion = replace(
-                    completion, token_ids=request.context.total_ids(ids, prompts[index])
-                )
                 finished[index].append(completion)
                 if len(finished[index]) == spec.n:
                     yield index, finished.pop(index)
@@ -157,7 +143,7 @@ class TransformersSampler:
 
     def _generate_batch(
         self, batch: Sequence[GenerationRequest], spec: SamplingSpec
-    ) -> list[GeneratedSequence]:
+    ) -> list[Completion]:
         """Generate a batch in rounds; finished sequences leave the batch after each round."""
         start_time = time.perf_counter()
         longest = max(request.max_new_tokens for request in batch)
@@ -260,8 +246,8 @@ class TransformersSampler:
 
     def _finish(
         self, context: ContextTokens, ids: list[int], spec: SamplingSpec, seconds: float
-    ) -> GeneratedSequence:
-        """Cut the ids at the end of the sequence, and return them with their completion."""
+    ) -> Completion:
+        """Cut the ids at the end of the sequence, and return their completion."""
         end_ids = self._end_ids(spec)
         eos_positions = [position for position, token in enumerate(ids) if token in end_ids]
         finish_reason: FinishReason = "stop" if eos_positions else "length"
@@ -275,14 +261,14 @@ class TransformersSampler:
                 ids = ids[:-1]
             ids = list(takewhile(lambda token: token != self._pad_id, ids))
             finish_reason = "stop"
-        completion = Completion(
+        return Completion(
             text=text,
             finish_reason=finish_reason,
             n_tokens=len(ids),
             seconds=seconds,
             stop_string=stop_string,
+            token_ids=context.total_ids(ids),
         )
-        return GeneratedSequence(ids, completion)
 
 
 def cache_bytes_per_token(config: Any, dtype: torch.dtype) -> int:

@@ -60,7 +60,7 @@ class VllmSampler:
         last_finish_time = time.perf_counter()
         contexts = [encode_context(self._tokenizer, self._decoder, prompt) for prompt in prompts]
         for index, (prompt, context) in enumerate(zip(prompts, contexts, strict=True)):
-            stopped = stop_within_context(self._decoder, context, prompt, spec.stop)
+            stopped = stop_within_context(self._decoder, context, spec.stop)
             if stopped is not None:
                 yield index, [stopped] * spec.n
             elif len(context.ids) < self._context_length:
@@ -85,7 +85,6 @@ class VllmSampler:
                     completions = [
                         self._continue_text(
                             self._completion(sample, seconds),
-                            prompt=prompts[index],
                             context=contexts[index],
                             new_ids=sample.token_ids,
                             stop=spec.stop,
@@ -146,7 +145,6 @@ class VllmSampler:
         self,
         completion: Completion,
         *,
-        prompt: Prompt,
         context: ContextTokens,
         new_ids: Sequence[int],
         stop: Sequence[str],
@@ -155,7 +153,7 @@ class VllmSampler:
 
         The last earlier token may reach beyond the earlier text. vLLM does not return this part.
         """
-        token_ids = context.total_ids(new_ids, prompt)
+        token_ids = context.total_ids(new_ids)
         if token_ids is None:
             return completion
         new_text = self._decoder.decode_continuation(context, new_ids, skip_special=True)

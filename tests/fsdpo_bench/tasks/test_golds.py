@@ -16,7 +16,7 @@ from verdicts import grade_requests
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.stages.grading_requests import grading_request
+from fsdpo_data.stages.verdicts import grading_request
 
 #: Benchmarks whose golds are all plain numbers.
 PLAIN = {"gsm8k", "svamp", "addsub", "gsm_ic2", "gsm_icm"}

@@ -13,7 +13,7 @@ from hub_only import OMNI, save_hub_only
 from verdicts import grade_requests
 
 from fsdpo_data.core.entities import Problem
-from fsdpo_data.stages.grading_requests import grading_request
+from fsdpo_data.stages.verdicts import grading_request
 
 NEWER = [name for name, task in builtin_tasks().items() if task.files]
 

@@ -13,7 +13,7 @@ from verdicts import grade_requests
 from fsdpo_data.answers import GradingRequest
 from fsdpo_data.answers.extraction.boxes import last_box_content
 from fsdpo_data.answers.grader import MathGrader
-from fsdpo_data.stages.grading_requests import grading_request
+from fsdpo_data.stages.verdicts import grading_request
 
 #: ``eval/scoring_examples.json`` of OpenBMB/OlympiadBench at ba5b26a7 (MIT): expected verdicts for
 #: pairs of gold and answer, including physics.

@@ -23,7 +23,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.exchange.formats import response_formats
 from fsdpo_data.exchange.outputs import read_outputs
 from fsdpo_data.exchange.response_formats import RecordedResponse
-from fsdpo_data.stages.grading_requests import grading_request
+from fsdpo_data.stages.verdicts import grading_request
 
 QWEN: Differences = {
     (73, "sample 7"): ("correct", "wrong", "theirs does not read 10{,}000 as 10000"),

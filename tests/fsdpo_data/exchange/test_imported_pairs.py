@@ -13,7 +13,7 @@ from recorded_imports import import_labels
 from step_dpo_rows import STEP_DPO_ROWS, step_dpo_row
 
 from fsdpo_data.core.errors import InputError, SchemaError
-from fsdpo_data.core.row_files import SourceRow
+from fsdpo_data.core.row_files import SourceRow, SourceRows
 from fsdpo_data.dataset import derive
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.schema import arrow_schema, write_parquet
@@ -21,7 +21,6 @@ from fsdpo_data.dataset.stage_records import PROBLEMS_STAGE, ProblemsRecord
 from fsdpo_data.dataset.validate import check_invariants, validate
 from fsdpo_data.exchange import row_import
 from fsdpo_data.exchange.export import export
-from fsdpo_data.problems.hub_datasets import HubConfigRows
 from fsdpo_data.publish.push import RemoteState, plan_push
 from fsdpo_data.stages import sample
 
@@ -220,7 +219,7 @@ def test_rows_may_come_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def load_hub(source: Any, split: str) -> Any:
         loaded.append((source.repo.name, source.repo.revision, split))
         rows = [SourceRow(number, row) for number, row in enumerate(STEP_DPO_ROWS, start=1)]
-        return "c" * 40, [HubConfigRows(source.repo.name, rows)]
+        return "c" * 40, [SourceRows(source.repo.name, source.repo.name, rows)]
 
     monkeypatch.setattr(row_import, "load_hub", load_hub)
     manifest, _ = import_labels("xinlai/Math-Step-DPO-10K@main", STEP_DPO, tmp_path / "out")

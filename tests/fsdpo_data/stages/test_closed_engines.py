@@ -25,6 +25,7 @@ from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.stage import Stage
+from fsdpo_data.engines.samplers import EngineLoader
 from fsdpo_data.stages.continuations import ContinuationSampler, continuation_sampling
 from fsdpo_data.stages.first_error import FirstErrorStage
 from fsdpo_data.stages.label import LabelStage
@@ -104,6 +105,6 @@ def test_an_engine_that_fails_is_closed(tmp_path: Path) -> None:
 def test_a_shared_scorer_stays_loaded(tmp_path: Path) -> None:
     small_build(tmp_path / "run")
     load = LoadCounter(table_scorer())
-    stage = ScoreStage(reward_model(TableScorer.model, load), keeps_engine=True)
+    stage = ScoreStage(reward_model(TableScorer.model, EngineLoader(load)))
     derive_dataset(tmp_path / "run", tmp_path / "out", [stage], progress=LineProgress())
     assert load.events == ["load"]

@@ -47,8 +47,8 @@ from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.outputs import grade_outputs, read_outputs
 from fsdpo_data.stages.grade import GradeStage
-from fsdpo_data.stages.grading_requests import grading_request, mark_truncated_thinking
 from fsdpo_data.stages.score import ScoreStage
+from fsdpo_data.stages.verdicts import grading_request, mark_truncated_thinking
 
 #: Columns that grading decides.
 VERDICTS = ["answer", "outcome", "verdict_by", "labels", "exactly_correct"]
