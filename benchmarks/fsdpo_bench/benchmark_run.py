@@ -356,8 +356,8 @@ class _PartBuilder:
     def _make_job(
         self, *, n: int, temperature: float, search: SolutionSearch | None = None
     ) -> BuildJob:
-        """Return a build that leaves the models loaded, since all builds share their loaders."""
-        return make_build_job(
+        """Return a build that leaves the models loaded."""
+        job = make_build_job(
             self._policy,
             self._problems,
             sampling=self._options.sampling.replace(n=n, temperature=temperature),
@@ -366,6 +366,9 @@ class _PartBuilder:
             workers=self._options.workers,
             failure_policy=self._options.failure_policy,
         )
+        # Also the models of a search, which a function of its own loads.
+        loader = EngineLoader(job.policy.make_sampler)
+        return replace(job, policy=replace(job.policy, make_sampler=loader))
 
 
 def execute_run(run: BenchmarkRun, out: Path, *, resume: bool = False, progress: Progress) -> None:
