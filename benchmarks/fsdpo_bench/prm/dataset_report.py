@@ -38,7 +38,7 @@ from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.validate import check_files, explain_damage
 from fsdpo_data.problems.benchmark_rows import benchmark_rows
 from fsdpo_data.problems.embedded.solutions import first_wrong_step
-from fsdpo_data.steps.first_error import NO_ERROR, RIGHT_STEP_LABEL, find_first_below
+from fsdpo_data.steps.first_error import RIGHT_STEP_LABEL
 from fsdpo_data.steps.rewards import AGGREGATES, aggregate
 
 #: Default values of N of the best-of-N curves. The curves omit values that exceed the number of
@@ -65,10 +65,10 @@ class SolvedProblem:
 
 @dataclass(frozen=True, slots=True)
 class StepSeparation:
-    """Rewards of the steps before the first wrong step, compared with the later rewards."""
+    """Rewards of right steps, compared with those of wrong steps."""
 
-    #: Probability that a step before an error has a higher reward than a step at or after one.
-    #: Steps of all solutions are compared, including solutions without an error.
+    #: Probability that a right step has a higher reward than a wrong one. Steps of all solutions
+    #: are compared, including solutions without an error.
     auc: float | None
     auc_ci95: Interval | None  #: 95 % interval of the AUC, over problems or base problems.
     #: Mean reward before the first wrong step minus the mean later reward, within a solution; mean
@@ -125,13 +125,17 @@ def has_true_labels(entry: SolvedProblem) -> bool:
     return entry.solution.imported_labels is not None or _is_generated(entry.problem)
 
 
-def true_first_error(entry: SolvedProblem) -> int | None:
-    """Return the index of the first wrong step by the true labels; None if all steps are right."""
+def true_labels(entry: SolvedProblem) -> list[bool]:
+    """Return whether each step is right by the true labels.
+
+    Imported labels may call a step after an error right. The generator calls none of them right.
+    """
     labels = entry.solution.imported_labels
-    if labels is None:
-        return first_wrong_step(entry.problem, entry.solution.completions)
-    first_error = find_first_below(labels, RIGHT_STEP_LABEL)
-    return None if first_error == NO_ERROR else first_error
+    if labels is not None:
+        return [label >= RIGHT_STEP_LABEL for label in labels]
+    steps = entry.solution.completions
+    first_error = first_wrong_step(entry.problem, steps)
+    return [first_error is None or index < first_error for index in range(len(steps))]
 
 
 def _is_generated(problem: Problem) -> bool:
@@ -162,12 +166,12 @@ def step_rewards(entry: SolvedProblem) -> Sequence[float]:
 
 
 def step_separation(entries: Sequence[SolvedProblem]) -> StepSeparation | None:
-    """Compare the rewards before and after the first wrong step; None without step labels."""
-    labelled = [entry for entry in entries if has_true_labels(entry)]
+    """Compare the rewards of right and wrong steps; None without scored solutions with labels."""
+    labelled = [entry for entry in entries if has_true_labels(entry) and step_rewards(entry)]
     if not labelled:
         return None
     scores: list[float] = []
-    is_before_error: list[bool] = []
+    is_right: list[bool] = []
     clusters: list[str] = []
     cluster_by_problem: dict[str, str] = {}
     margins_by_problem: dict[str, list[float]] = defaultdict(list)
@@ -175,18 +179,18 @@ def step_separation(entries: Sequence[SolvedProblem]) -> StepSeparation | None:
         problem_id = entry.solution.problem_id
         cluster = cluster_by_problem.setdefault(problem_id, entry.cluster)
         rewards = step_rewards(entry)
-        first_error = true_first_error(entry)
-        n_right = len(rewards) if first_error is None else first_error
+        labels = true_labels(entry)
+        n_right = labels.index(False) if False in labels else len(labels)
         scores += rewards
         clusters += [cluster] * len(rewards)
-        is_before_error += [index < n_right for index in range(len(rewards))]
+        is_right += labels
         if 0 < n_right < len(rewards):
             margin = statistics.fmean(rewards[:n_right]) - statistics.fmean(rewards[n_right:])
             margins_by_problem[problem_id].append(margin)
     problem_margins = [statistics.fmean(margins) for margins in margins_by_problem.values()]
     return StepSeparation(
-        auc=auc(scores, is_before_error),
-        auc_ci95=auc_interval(clusters, scores, is_before_error),
+        auc=auc(scores, is_right),
+        auc_ci95=auc_interval(clusters, scores, is_right),
         margin=statistics.fmean(problem_margins) if problem_margins else None,
         ci95=margin_interval(
             problem_margins, [cluster_by_problem[key] for key in margins_by_problem], scores

@@ -33,7 +33,7 @@ from fsdpo_bench.prm.dataset_report import (
     load_scored,
     ranking_aucs,
     step_separation,
-    true_first_error,
+    true_labels,
 )
 from fsdpo_bench.prm.measure_prm import PrmMeasurements, PrmOptions, measure_prm
 from fsdpo_bench.prm.processbench import (
@@ -325,6 +325,15 @@ def test_step_truth_compares_rewards_before_and_after_the_error() -> None:
     assert step_separation([solution("a", [0.5], True, -1)]) is None
 
 
+def test_a_step_after_an_error_is_right_if_its_label_says_so() -> None:
+    """PRMBench labels every step, and redundant steps are in the middle of right ones."""
+    entry = solution("a", [0.7, 0.1, 0.8], False, 1)
+    labelled = replace(entry.solution, imported_labels=[1.0, 0.0, 1.0])
+    separation = step_separation([replace(entry, solution=labelled)])
+    assert separation is not None and separation.auc == 1
+    assert separation.margin == pytest.approx(0.7 - 0.45)  # before the error, and from it on
+
+
 def test_reports_of_perfect_and_inverted_scorers(tmp_path: Path) -> None:
     """A scorer that knows the truth has AUC 1, and its inverse has AUC 0."""
     problems = make_problems("test", 8)
@@ -398,7 +407,7 @@ def test_imported_step_labels_measure_the_separation_of_steps(
     with pytest.raises(InputError, match=r"has no step rewards\. Score it"):
         load_scored(tmp_path / "imported")
     [entry, *_] = load_measurable(tmp_path / "imported")
-    assert true_first_error(entry) == 2 and entry.solution.outcome == "ungraded"
+    assert true_labels(entry) == [True, True, False] and entry.solution.outcome == "ungraded"
     scorer = TableScorer({entry.solution.text: [0.9, 0.8, 0.1]})
     stage = ScoreStage(reward_model(scorer.model, lambda: scorer))
     derive_dataset(tmp_path / "imported", tmp_path / "scored", [stage], progress=LineProgress())
