@@ -236,8 +236,8 @@ def test_help_shows_every_flag_and_an_example_that_parses(program: str, name: st
 
 MEASURED = ROOT / "benchmarks" / "measured"
 #: A paragraph, list or table, and before it the result files it rests on, or why none is kept.
-#: ``test_study.py`` compares blocks of the study with its own files, and ``test_real.py`` tables of
-#: the real model with theirs.
+#: ``test_study.py`` compares blocks of the study with its own files. ``test_real.py`` and
+#: ``test_reasoneval.py`` compare tables of real models with theirs.
 BLOCK = re.compile(r"<!-- (measured|not kept|study|real): ([^>]+) -->\n(.+?)(?=\n\s*\n|\Z)", re.S)
 NUMBER = re.compile(r"(?<![\w.,^-])\d[\d,]*(?:\.\d+)?(?![\w^])")
 #: Text that only measurements contain: "2.1 ×", "0.86 [0.81, 0.90]".
