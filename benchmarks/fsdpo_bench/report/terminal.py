@@ -245,7 +245,9 @@ def print_results(results: Results) -> None:
             if count:
                 print_text(f"{name}: {count:,} problems are left out ({reason})")
         if not _counted_problems(task):
-            print_text(f"{name}: no problem counts (no readable gold answer)")
+            print_text(
+                f"{name}: no problem counts (no readable gold answer, or no graded solution)"
+            )
     for table in choice_tables(results):
         print_text(f"\n{table.title}")
         print_table(table.columns, table.rows)

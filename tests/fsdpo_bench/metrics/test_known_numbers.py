@@ -222,7 +222,7 @@ def test_a_mean_over_benchmarks_is_of_all_benchmarks(tmp_path: Path) -> None:
     output = command("fsdpo_bench", "report", run)
     assert ("blind", "first", "–", "0", "0", "10", "0") in table_rows(output)
     assert ("mean of this run", "first", "–", "3") in table_rows(output)
-    assert "blind: no problem counts (no readable gold answer)" in output
+    assert "blind: no problem counts (no readable gold answer, or no graded solution)" in output
     seen = KnownBenchmark("seen", [{"question": "3+3?", "answer": "6"}], {"3+3?": [7, 7, 7]})
     printed = report(replay(tmp_path / "both", [FRUITS, seen]))
     # (2/3 + 0) / 2, over 3 + 1 problems.
