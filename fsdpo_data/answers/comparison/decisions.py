@@ -82,7 +82,7 @@ class Decision(NamedTuple):
 def decide_by_readings(
     gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer, *, rule: str
 ) -> Decision:
-    """Decide about two answers whose complete values differ.
+    """Decide about two answers whose complete values differ; the first check that decides counts.
 
     Args:
         gold: The gold answer.
@@ -90,24 +90,70 @@ def decide_by_readings(
         comparer: The comparer of this pair, with the rest of its budget.
         rule: The rule by which the values differ.
     """
-    if len(answer.text) > MAX_READ:
-        return Decision("incorrect", rule)
-    if isinstance(answer.value, Words) and not gold.unread and is_malformed(answer.cleaned):
-        return Decision("incorrect", rule)
-    if gold.labelled_parts:
-        are_equal_parts = _compare_labelled_parts(gold, answer, comparer)
-        if are_equal_parts is not None:
-            return Decision("correct" if are_equal_parts else "incorrect", "labelled-parts")
-    if gold.forms:
-        are_equal = [comparer.is_equal(form, answer.value) for form in gold.forms]
-        if all(are_equal):
-            return Decision("correct", "forms")
-        if not any(are_equal) and not answer.unread and not isinstance(answer.value, Words):
-            return Decision("incorrect", rule)
-    if gold.dimensions and answer.dimensions:
-        return Decision("incorrect", rule)
-    if nouns := _find_other_nouns(gold.value, answer.value, comparer):
-        return Decision("undecided", "names", f"the nouns {nouns}")
+    for check in _CHECKS:
+        decision = check(gold, answer, comparer)
+        if decision is not None:
+            return decision._replace(rule=decision.rule or rule)
+    return Decision("incorrect", rule)
+
+
+#: An answer that no check can make equal; the rule by which the values differ stays.
+_INCORRECT = Decision("incorrect", "")
+
+
+def _check_form(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """An answer that is too long or malformed is wrong."""
+    is_malformed_text = isinstance(answer.value, Words) and is_malformed(answer.cleaned)
+    is_refused = len(answer.text) > MAX_READ or (is_malformed_text and not gold.unread)
+    return _INCORRECT if is_refused else None
+
+
+def _check_labelled_parts(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """The parts of a gold with labels, "width 5, length 10", are compared one by one."""
+    if not gold.labelled_parts:
+        return None
+    are_equal = _compare_labelled_parts(gold, answer, comparer)
+    if are_equal is None:
+        return None
+    return Decision("correct" if are_equal else "incorrect", "labelled-parts")
+
+
+def _check_forms(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """A gold in several forms, all of which the answer equals or none."""
+    if not gold.forms:
+        return None
+    are_equal = [comparer.is_equal(form, answer.value) for form in gold.forms]
+    if all(are_equal):
+        return Decision("correct", "forms")
+    is_value = not answer.unread and not isinstance(answer.value, Words)
+    return _INCORRECT if is_value and not any(are_equal) else None
+
+
+def _check_dimensions(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """Dimensions, "3 by 5", have no other reading."""
+    return _INCORRECT if gold.dimensions and answer.dimensions else None
+
+
+def _check_nouns(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """Equal numbers of things with other names may be the same things."""
+    nouns = _find_other_nouns(gold.value, answer.value, comparer)
+    return Decision("undecided", "names", f"the nouns {nouns}") if nouns else None
+
+
+def _check_readings(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """Another reading of a side equals the other side."""
     guarded: Reading | None = None
     for gold_value, answer_value, reading in _reading_pairs(gold, answer):
         if reading.is_denied or not comparer.is_equal(gold_value, answer_value):
@@ -118,30 +164,75 @@ def decide_by_readings(
         if not reading.is_guarded and not is_part_of_gold:
             return Decision("correct", reading.step)
         guarded = guarded or reading
-    if guarded is not None:
-        return Decision("undecided", "guarded", f"“{guarded.dropped.strip()}”")
+    if guarded is None:
+        return None
+    return Decision("undecided", "guarded", f"“{guarded.dropped.strip()}”")
+
+
+def _check_bounds(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """A bound, "at least 5", and its number."""
     if _is_bound(gold, answer, comparer) or _is_bound(answer, gold, comparer):
         return Decision("undecided", "guarded", f"“{answer.plain}”")
+    return None
+
+
+def _check_repetitions(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """A list that repeats a value, and the same values once."""
     if _differ_in_repetitions(gold.value, answer.value, comparer):
         return Decision("undecided", "order", "the repetitions of a value")
-    if renamed := _find_renamed(gold, answer, comparer):
-        domains = parameter_names(gold.value), parameter_names(answer.value)
-        is_free = domains[0] & all_names(answer.value) or domains[1] & all_names(gold.value)
-        is_bound = all(domains) and renamed in domains and not is_free
-        if is_bound or renamed <= gold.quantified[1] | answer.quantified[1]:
-            return Decision("correct", "renamed")
-        return Decision("undecided", "names", f"the names {', '.join(sorted(renamed))}")
+    return None
+
+
+def _check_renamed(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """Sides that are equal with other names of their symbols, which must be bound."""
+    renamed = _find_renamed(gold, answer, comparer)
+    if not renamed:
+        return None
+    domains = parameter_names(gold.value), parameter_names(answer.value)
+    is_free = domains[0] & all_names(answer.value) or domains[1] & all_names(gold.value)
+    is_bound = all(domains) and renamed in domains and not is_free
+    if is_bound or renamed <= gold.quantified[1] | answer.quantified[1]:
+        return Decision("correct", "renamed")
+    return Decision("undecided", "names", f"the names {', '.join(sorted(renamed))}")
+
+
+def _check_names(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """Names, functions, units and parameters whose meaning the texts do not give."""
     natural = [with_natural_logarithms(side.value) for side in (gold, answer)]
     if natural != [gold.value, answer.value] and comparer.is_equal(*natural):
         return Decision("undecided", "names", "the base of log")
-    if unclear := _unclear_names(gold.value, answer.value) or _unread_call_or_unit(gold, answer):
-        return Decision("undecided", "names", unclear)
-    if unclear := _unclear_parameter(gold.value, answer.value, comparer):
-        return Decision("undecided", "names", unclear)
+    unclear = (
+        _unclear_names(gold.value, answer.value)
+        or _unread_call_or_unit(gold, answer)
+        or _unclear_parameter(gold.value, answer.value, comparer)
+    )
+    return Decision("undecided", "names", unclear) if unclear else None
+
+
+def _check_unread(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """A side that was not read completely, and may equal the other side."""
     if _states_no_part(gold, answer, comparer):
-        return Decision("incorrect", rule)
+        return _INCORRECT
     unread = _unread_side(gold, answer)
-    return Decision("undecided", "unread", unread) if unread else Decision("incorrect", rule)
+    return Decision("undecided", "unread", unread) if unread else None
+
+
+#: The checks in their order; each returns None if it does not decide.
+_CHECKS = (
+    _check_form, _check_labelled_parts, _check_forms, _check_dimensions, _check_nouns,
+    _check_readings, _check_bounds, _check_repetitions, _check_renamed, _check_names,
+    _check_unread,
+)  # fmt: skip
 
 
 def _find_other_nouns(gold: Value, answer: Value, comparer: AnswerComparer) -> str:
