@@ -10,21 +10,22 @@ imports the labels, adds the scores to a copy of the dataset as step rewards, an
 
 import argparse
 import csv
+import io
 import json
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 from fsdpo_bench.prm.measure_prm import PrmOptions, measure_prm
 
 import fsdpo_data as fd
-from fsdpo_data.cli.commands.exchange import ImportOptions
+from fsdpo_data.cli.app import app
 from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.row_files import read_records
-from fsdpo_data.exchange.importing import run_import
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared/data/stepwise/reasoneval"
@@ -85,9 +86,10 @@ def import_with_scores(rows: Sequence[Mapping[str, Any]], out: Path) -> Path:
     file, labelled, edited, scored = (out / name for name in ("a.jsonl", "labels", "edit", "data"))
     out.mkdir()
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    fields = {"question_field": "question", "steps_field": "steps", "label_field": "labels"}
-    options = ImportOptions(source="fields", file=file, out=labelled, **fields)
-    run_import(options, NO_PROGRESS, options.step_label_format())
+    fields = ["--question-field", "question", "--steps-field", "steps", "--label-field", "labels"]
+    with redirect_stdout(io.StringIO()):  # its summary
+        arguments = ["import", str(file), "--from", "fields", *fields, "--out", str(labelled)]
+        app(arguments, standalone_mode=False)
     shutil.copytree(labelled, edited)
     # A problem has its solutions in the order of the file.
     index = pl.int_range(pl.len(), dtype=pl.Int32).over("question").alias("sample_index")
