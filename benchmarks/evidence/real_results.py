@@ -55,6 +55,16 @@ class ProblemSamples:
         """Return the classes of the answers of the samples."""
         return answer_classes(self.votes)
 
+    def aggregate_rewards(self, name: str) -> list[float | None]:
+        """Return the aggregated rewards of each sample; None for a sample without rewards."""
+        return [aggregate(steps, name) if steps else None for steps in self.rewards]
+
+    def ranking_auc(self, name: str) -> float | None:
+        """Return the AUC of correct over incorrect samples by an aggregate; None without both."""
+        rewards = self.aggregate_rewards(name)
+        scores = [-math.inf if reward is None else reward for reward in rewards]
+        return auc(scores, self.is_correct)
+
     def is_choice_correct(self, index: int | None) -> bool:
         """Whether the sample that is chosen is correct; without a choice, it is not."""
         return index is not None and self.is_correct[index]
@@ -111,7 +121,7 @@ def record_numbers(
         policy, _, seed = name.rpartition("-seed")
         greedy = run / f"{name}-greedy"
         record_policy(
-            results,
+            results / POLICIES_FILE,
             test,
             greedy if has_manifest(greedy) else None,
             policy=policy,
@@ -152,7 +162,9 @@ def record_start(
         rows.append((GREEDY, samples.problem_id, str(int(samples.is_correct[0]))))
     names = (GREEDY, AVERAGE, VOTE, MOST_LIKELY)
     replace_rows(results / CHOICES_FILE, CHOICE_COLUMNS, rows, lambda row: row[0] in names)
-    record_policy(results, test, greedy, policy=START, seed=0, n_samples=policy_samples)
+    record_policy(
+        results / POLICIES_FILE, test, greedy, policy=START, seed=0, n_samples=policy_samples
+    )
 
 
 def record_prm(results: Path, scored: Path, prm: str) -> None:
@@ -160,9 +172,7 @@ def record_prm(results: Path, scored: Path, prm: str) -> None:
     are_probabilities = read_manifest(scored).rewards_are_probabilities
     rows = []
     for samples in read_problem_samples(scored):
-        rewards = [
-            aggregate(steps, DEFAULT_AGGREGATE) if steps else None for steps in samples.rewards
-        ]
+        rewards = samples.aggregate_rewards(DEFAULT_AGGREGATE)
         chosen = {BEST: best_of_n(rewards)}
         if are_probabilities:
             chosen[WEIGHTED_VOTE] = weighted_vote(samples.classes(), rewards)
@@ -170,8 +180,7 @@ def record_prm(results: Path, scored: Path, prm: str) -> None:
             rows.append(
                 (f"{prm}: {choice}", samples.problem_id, str(int(samples.is_choice_correct(index))))
             )
-        scores = [-math.inf if reward is None else reward for reward in rewards]
-        area = auc(scores, samples.is_correct)
+        area = samples.ranking_auc(DEFAULT_AGGREGATE)
         if area is not None:
             rows.append((f"{prm}: {RANKING_AUC}", samples.problem_id, format_number(area)))
     replace_rows(
@@ -209,12 +218,12 @@ def record_processbench(results: Path, scored: Path, *, rows_file: Path, prm: st
 
 
 def record_policy(
-    results: Path, test: Path, greedy: Path | None, *, policy: str, seed: int, n_samples: int
+    file: Path, test: Path, greedy: Path | None, *, policy: str, seed: int, n_samples: int
 ) -> None:
     """Write the results of a policy: one row per test problem.
 
     Args:
-        results: Folder of the results.
+        file: The CSV file.
         test: Dataset with samples of the test problems.
         greedy: Dataset with their greedy solutions; None if there is none yet.
         policy: Name of the policy.
@@ -239,7 +248,7 @@ def record_policy(
         cells = (greedy_cell, *(str(int(n)) for n in numbers))
         rows.append((policy, str(seed), samples.problem_id, *cells))
     replace_rows(
-        results / POLICIES_FILE,
+        file,
         POLICY_COLUMNS,
         rows,
         lambda row: row[:2] == [policy, str(seed)],

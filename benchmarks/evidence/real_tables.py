@@ -128,7 +128,7 @@ def prm_table(results: Path, n_samples: int) -> str:
 
 def policy_table(results: Path) -> str:
     """Return the results of each policy, and the paired comparisons."""
-    by_policy = read_policies(results)
+    by_policy = read_policies(results / POLICIES_FILE)
     trained = [policy for policy in by_policy if policy != START]
     if not trained:
         return ""
@@ -183,9 +183,8 @@ def policy_table(results: Path) -> str:
     return "\n\n".join(tables)
 
 
-def read_policies(results: Path) -> dict[str, list[list[Row]]]:
-    """Return the rows of each policy and seed."""
-    file = results / POLICIES_FILE
+def read_policies(file: Path) -> dict[str, list[list[Row]]]:
+    """Return the rows of each policy and seed in a file; nothing if the file does not exist."""
     by_policy: dict[str, dict[str, list[Row]]] = defaultdict(lambda: defaultdict(list))
     if file.exists():
         with file.open(encoding="utf-8", newline="") as lines:
@@ -228,15 +227,7 @@ def compare(
     interval after the mean is over problems, for these seeds. The detectable difference is the one
     that a test at 5 % finds with a probability of 80 %.
     """
-    base_seeds = by_policy[baseline]
-    gains_by_seed: list[dict[str, float]] = []
-    for index, rows in enumerate(by_policy[policy]):
-        base_rows = base_seeds[index if baseline != START else 0]
-        base_values = mean_values([base_rows], average)
-        values = mean_values([rows], average)
-        gains_by_seed.append(
-            {key: value - base_values[key] for key, value in values.items() if key in ids}
-        )
+    gains_by_seed = paired_gains(by_policy[policy], by_policy[baseline], ids)
     gains = [fmean(seed[key] for seed in gains_by_seed) for key in gains_by_seed[0]]
     seed_means = [fmean(seed.values()) for seed in gains_by_seed]
     error = stdev(gains) / math.sqrt(len(gains))
@@ -247,6 +238,29 @@ def compare(
         *(format_seeds(seed_means) if has_seeds else ()),
         f"{100 * DETECTABLE_ERRORS * error:.1f}",
     ]
+
+
+def paired_gains(
+    seeds: Sequence[Sequence[Row]], base_seeds: Sequence[Sequence[Row]], ids: Container[str]
+) -> list[dict[str, float]]:
+    """Return the differences of avg@k by problem id, for each seed that both policies have.
+
+    Args:
+        seeds: The rows of each seed of a policy.
+        base_seeds: The rows of the policy that it is compared with. The policy before training has
+            one seed, which is compared with all seeds.
+        ids: The problems.
+    """
+    if base_seeds[0][0]["policy"] == START:
+        base_seeds = [base_seeds[0]] * len(seeds)
+    gains_by_seed = []
+    for rows, base_rows in zip(seeds, base_seeds, strict=False):
+        base_values = mean_values([base_rows], average)
+        values = mean_values([rows], average)
+        gains_by_seed.append(
+            {key: value - base_values[key] for key, value in values.items() if key in ids}
+        )
+    return gains_by_seed
 
 
 def format_seeds(means: Sequence[float]) -> tuple[str, str]:
@@ -324,9 +338,18 @@ def best_f1(rewards: Sequence[Sequence[float] | None], labels: Sequence[int]) ->
     return f1
 
 
-def stage_table(results: Path) -> str:
-    """Return the time and memory of each complete stage."""
-    stages = [row for row in read_measurements(results / STAGES_FILE) if row.status == DONE]
+def stage_table(results: Path, min_seconds: float = 0) -> str:
+    """Return the time and memory of each complete stage.
+
+    Args:
+        results: Folder of the numbers.
+        min_seconds: Shorter stages are left out.
+    """
+    stages = [
+        row
+        for row in read_measurements(results / STAGES_FILE)
+        if row.status == DONE and row.seconds >= min_seconds
+    ]
     if not stages:
         return ""
     cells = [
