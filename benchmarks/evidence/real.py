@@ -1,13 +1,15 @@
-"""The numbers, tables and inputs of `make real`, which the recipe `real.toml` runs.
+"""The numbers, tables and inputs of the recipes `real.toml` (`make real`) and `curve.toml`.
 
     python benchmarks/evidence/real.py tables    # the tables of the CPU, from its numbers
+    python benchmarks/evidence/real.py curve-tables
 
 The model is Qwen2.5-Coder-0.5B-Instruct (Apache-2.0), whose weights are in Python packages
 (`real_model.py`).
 
 `benchmarks/measured/real/SIZE/` has one row per problem and choice in `choices.csv`, per row of
 ProcessBench in `processbench.csv`, per problem and policy in `policies.csv`, and one row per stage
-in `stages.csv`. Exit code 69 of `model` means that the model cannot be downloaded.
+in `stages.csv`. `benchmarks/measured/real/curve/` has the choices in `curve.csv`, and policies on
+training problems in `rates.csv`. Exit code 69 of `model` means that the model cannot be downloaded.
 """
 
 import gzip
@@ -17,9 +19,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from curve_results import record_curve
+from curve_tables import render_curve
 from real_model import write_model
 from real_results import record_numbers
 from real_tables import render_tables
+from recordings import join_parts, record_parts, unpack_recording
 
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.parquet_files import collect_rows
@@ -64,6 +69,82 @@ def tables(
 ) -> None:
     """Print the tables of the numbers of a run."""
     print(render_tables(results, samples))
+
+
+@app.command()
+def curve(
+    run: Annotated[Path, typer.Argument(help="Folder of the stages.")],
+    processbench: Annotated[Path, typer.Option(help="File of ProcessBench.")],
+    samples: Annotated[int, typer.Option(help="Samples of each test problem.")],
+    policy_samples: Annotated[int, typer.Option(help="Samples that measure a policy.")],
+    results: Annotated[Path, typer.Option(help="Folder for the numbers.")],
+) -> None:
+    """Write the numbers of all complete stages of the curve, and print their tables."""
+    record_curve(run, results, processbench_file=processbench, policy_samples=policy_samples)
+    print(render_curve(results, samples))
+
+
+@app.command()
+def curve_tables(
+    results: Annotated[Path, typer.Argument(help="Folder with the numbers.")] = RESULTS / "curve",
+    samples: Annotated[int, typer.Option(help="Samples of each test problem.")] = 8,
+) -> None:
+    """Print the tables of the numbers of a curve."""
+    print(render_curve(results, samples))
+
+
+@app.command()
+def rows(
+    file: Annotated[Path, typer.Argument(help="JSONL file.")],
+    first: Annotated[int, typer.Option(help="Number of the first line, from 1.")],
+    last: Annotated[int, typer.Option(help="Number of the last line.")],
+    out: Annotated[Path, typer.Option(help="JSONL file.")],
+) -> None:
+    """Write consecutive lines of a file."""
+    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+    write_text(out, "".join(lines[first - 1 : last]))
+
+
+@app.command()
+def record(
+    runs: Annotated[Path, typer.Argument(help="Folder with the parts of the samples.")],
+    recorded: Annotated[Path, typer.Argument(help="Folder of the recorded parts.")],
+) -> None:
+    """Compress the completions of complete parts that are not recorded yet."""
+    for file in record_parts(runs, recorded):
+        print(f"recorded {file}")
+
+
+@app.command()
+def join(
+    recordings: Annotated[list[Path], typer.Argument(help="Recorded parts, if they exist.")],
+    problems: Annotated[Path, typer.Option(help="File of the problems.")],
+    model: Annotated[str, typer.Option(help="The model, for the chat format of the prompts.")],
+    template: Annotated[str, typer.Option(help="Name of the prompt template.")],
+    out: Annotated[Path, typer.Option(help="Folder for the completions and the problems.")],
+    without: Annotated[
+        list[Path] | None, typer.Option(help="Recording whose problems are left out.")
+    ] = None,
+) -> None:
+    """Join recorded parts for a replay, and write the problems that have completions."""
+    parts = [file for file in recordings if file.exists()]
+    n_excluded = join_parts(
+        parts,
+        problems,
+        out,
+        template=get_template(template, model),
+        other_recordings=without or (),
+    )
+    print(
+        f"joined {len(parts)} of {len(recordings)} parts, without {n_excluded} problems that other "
+        "recordings have"
+    )
+
+
+@app.command()
+def unpack(recording: Path, out: Annotated[Path, typer.Option(help="JSONL file.")]) -> None:
+    """Write the completions of a recording as a file that a replay reads."""
+    unpack_recording(recording, out)
 
 
 @app.command()

@@ -1,0 +1,211 @@
+"""The tables of the curve over the solutions of a reward model, from its CSV files."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+
+from curve_results import (
+    CHOICES,
+    CURVE_FILE,
+    NO_SOLUTIONS,
+    RATES_FILE,
+    TEST,
+    TRAINING,
+    best_rate,
+)
+from real_results import POLICIES_FILE, RANKING_AUC, START, VOTE, read_rows
+from real_tables import (
+    POLICY_TITLES,
+    Row,
+    Values,
+    average,
+    format_accuracy,
+    format_ahead,
+    format_auc,
+    format_difference,
+    format_processbench,
+    markdown_table,
+    mean_values,
+    paired_gains,
+    random_processbench,
+    read_policies,
+    stage_table,
+)
+
+MIN_STAGE_SECONDS = 60  #: Shorter stages are not in the table of the stages.
+BASE_POLICY = "dpo"  #: The policy that the others are compared with, at the same learning rate.
+
+
+def render_curve(results: Path, n_samples: int) -> str:
+    """Return all tables whose numbers exist, and the learning rate to take for the policies.
+
+    Args:
+        results: Folder of the numbers.
+        n_samples: Number of samples of each problem, among which reward models choose.
+    """
+    parts = (
+        curve_table(results, n_samples),
+        chosen_rate(results),
+        policy_table(results),
+        stage_table(results, MIN_STAGE_SECONDS),
+    )
+    return "\n\n".join(part for part in parts if part)
+
+
+def curve_table(results: Path, n_samples: int) -> str:
+    """Return the accuracy of the chosen pair of each reward model, by number of solutions."""
+    values = read_curve(results)
+    votes = values[NO_SOLUTIONS, TEST][VOTE]
+    if not votes:
+        return ""
+    training_votes = values[NO_SOLUTIONS, TRAINING][VOTE]
+    vote_cells = [f"vote of {n_samples}", format_percent(training_votes), format_accuracy(votes)]
+    rows = [["–", *vote_cells, "", "", ""]]
+    for solutions in sorted({key for key, _ in values} - {NO_SOLUTIONS}, key=int):
+        by_choice = values[solutions, TEST]
+        [choice] = [choice for choice in CHOICES if choice.name in by_choice]
+        rows.append(
+            [
+                f"{int(solutions):,}",
+                f"{choice.decoder} of {n_samples} by `{choice.aggregate}`",
+                format_percent(values[solutions, TRAINING][choice.name]),
+                format_accuracy(by_choice[choice.name]),
+                format_ahead(by_choice[choice.name], votes),
+                format_auc(by_choice[RANKING_AUC]) if by_choice[RANKING_AUC] else "–",
+                format_processbench(results, solutions) or "–",
+            ]
+        )
+    if random_f1 := random_processbench(results):
+        rows.append(["–", "random rewards", "–", "–", "–", "–", random_f1])
+    header = [
+        "solutions",
+        "choice",
+        f"on {len(training_votes)} training problems (%)",
+        f"on {len(votes)} test problems (%)",
+        "difference to the vote (points)",
+        "ranking AUC",
+        "ProcessBench F1 (GSM8K)",
+    ]
+    return markdown_table(header, rows)
+
+
+def read_curve(results: Path) -> Mapping[tuple[str, str], Mapping[str, Mapping[str, float]]]:
+    """Return the value of each problem, by choice, by solutions of the model and kind of problems.
+
+    Missing keys have empty values.
+    """
+    values: dict[tuple[str, str], dict[str, dict[str, float]]] = defaultdict(
+        lambda: defaultdict(dict)
+    )
+    for solutions, problems, choice, problem_id, value in read_rows(results / CURVE_FILE):
+        values[solutions, problems][choice][problem_id] = float(value)
+    return values
+
+
+def format_percent(values: Values) -> str:
+    """Return a mean over problems in percent; a dash without problems."""
+    return f"{100 * fmean(values.values()):.1f}" if values else "–"
+
+
+def chosen_rate(results: Path) -> str:
+    """Return the learning rate of DPO with the highest avg@k on training problems, as a line."""
+    by_policy = read_policies(results / RATES_FILE)
+    ids = common_problems(by_policy)
+    n_correct = {
+        rate_of(policy): sum(
+            int(row["correct"]) for rows in seeds for row in rows if row["problem_id"] in ids
+        )
+        for policy, seeds in by_policy.items()
+        if policy != START
+    }
+    return f"The learning rate with the highest avg@k: {best_rate(n_correct)}" if n_correct else ""
+
+
+def policy_table(results: Path) -> str:
+    """Return avg@k and lengths of each policy, on training and on test problems."""
+    rows = []
+    for file_name, problems in ((RATES_FILE, TRAINING), (POLICIES_FILE, TEST)):
+        by_policy = read_policies(results / file_name)
+        ids = common_problems(by_policy)
+        rows += [
+            policy_row(by_policy, policy, ids, problems)
+            for policy in sorted(by_policy, key=policy_order)
+        ]
+    if not rows:
+        return ""
+    header = [
+        "policy",
+        "problems",
+        "seeds",
+        "avg@k (%)",
+        "difference to the start (points)",
+        "difference to DPO (points)",
+        "tokens per sample",
+        "cut off (%)",
+    ]
+    return markdown_table(header, rows)
+
+
+def policy_row(
+    by_policy: Mapping[str, Sequence[Sequence[Row]]],
+    policy: str,
+    ids: Collection[str],
+    problems: str,
+) -> list[str]:
+    """Return the cells of a policy.
+
+    Args:
+        by_policy: The rows of each policy and seed.
+        policy: Name of the policy.
+        ids: The problems that all policies have.
+        problems: Name of the kind of problems.
+    """
+    seeds = [[row for row in rows if row["problem_id"] in ids] for rows in by_policy[policy]]
+    rows = [row for rows in seeds for row in rows]
+    n_samples = sum(int(row["samples"]) for row in rows)
+    loss, _, rate = policy.partition("-lr")
+    return [
+        f"{POLICY_TITLES[loss]}, rate {rate}" if rate else POLICY_TITLES[loss],
+        f"{len(ids)} {problems}",
+        str(len(seeds)),
+        format_accuracy(mean_values(seeds, average)),
+        format_gain(by_policy, policy, START, ids),
+        format_gain(by_policy, policy, f"{BASE_POLICY}-lr{rate}", ids),
+        f"{sum(int(row['tokens']) for row in rows) / n_samples:.0f}",
+        f"{100 * sum(int(row['cut_off']) for row in rows) / n_samples:.1f}",
+    ]
+
+
+def format_gain(
+    by_policy: Mapping[str, Sequence[Sequence[Row]]],
+    policy: str,
+    baseline: str,
+    ids: Collection[str],
+) -> str:
+    """Return the paired difference of avg@k, and those of several seeds; empty without one."""
+    if baseline not in by_policy or policy in (baseline, START):
+        return ""
+    gains_by_seed = paired_gains(by_policy[policy], by_policy[baseline], ids)
+    text = format_difference([fmean(gains[key] for gains in gains_by_seed) for key in ids])
+    if len(gains_by_seed) > 1:
+        by_seed = ", ".join(f"{100 * fmean(gains.values()):+.1f}" for gains in gains_by_seed)
+        text += f" (seeds: {by_seed})"
+    return text
+
+
+def policy_order(policy: str) -> tuple[int, float]:
+    """Return the position of a policy in the table: by its loss, then by its learning rate."""
+    loss, _, rate = policy.partition("-lr")
+    return [*POLICY_TITLES].index(loss), float(rate or 0)
+
+
+def rate_of(policy: str) -> str:
+    """Return the learning rate in the name of a policy; empty for the start."""
+    return policy.partition("-lr")[2]
+
+
+def common_problems(by_policy: Mapping[str, Sequence[Sequence[Row]]]) -> set[str]:
+    """Return the ids of the problems that all policies have."""
+    ids = [{row["problem_id"] for row in rows} for seeds in by_policy.values() for rows in seeds]
+    return set.intersection(*ids) if ids else set()
