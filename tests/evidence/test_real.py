@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evidence_problems import write_problems
 from fsdpo_bench.recipes.load import load_recipes
 
 from fsdpo_data.problems.embedded import CHECKPOINT
-from fsdpo_data.problems.embedded.generator import make_problems
 
 EVIDENCE = Path(__file__).parents[2] / "benchmarks/evidence"
 RECIPE = EVIDENCE / "real.toml"
@@ -40,21 +40,6 @@ TOY_VALUES = {
     "policy_options": "--max-steps 1",
     "pair_options": "--no-require-outcome",
 }
-
-
-def write_problems(folder: Path) -> None:
-    """Write generated training and test problems, and rows in ProcessBench's format."""
-    folder.mkdir()
-    for split in ("train", "test"):
-        rows = [problem.to_row() for problem in make_problems(split, 20, 0)]
-        text = "".join(json.dumps(row) + "\n" for row in rows)
-        (folder / f"{split}.jsonl").write_text(text, encoding="utf-8")
-    rows = [
-        {"id": f"row-{index}", "problem": f"What is {index} + 1?", "label": label}
-        | {"steps": [f"{index} + 1 = {index + 1}", f"It is {index + 2}."]}
-        for index, label in enumerate((1, -1, 0, -1))
-    ]
-    (folder / "processbench.json").write_text(json.dumps(rows), encoding="utf-8")
 
 
 def run_script(*arguments: object) -> str:
