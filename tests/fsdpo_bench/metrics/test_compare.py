@@ -182,6 +182,16 @@ def test_other_problem_sets_are_refused_unless_common_is_given(tmp_path: Path) -
         compare(a, dataset(tmp_path / "c", {8: "c"}), common=True)
 
 
+def test_common_problems_are_compared_with_themselves(tmp_path: Path) -> None:
+    """The first problem of A is not in B, so the positions of the others differ."""
+    a = dataset(tmp_path / "a", {0: "iiii", 1: "ccii", 2: "cccc"})
+    b = dataset(tmp_path / "b", {1: "cccc", 2: "iccc"})
+    differences = {delta.measure: delta for delta in compare(a, b, common=True).differences}
+    assert differences["avg@4"].value_a == 0.75
+    assert differences["avg@4"].difference == mean_difference([0.5, -0.25])
+    assert differences["pass@4"].difference.value == 0
+
+
 def test_other_differences_are_listed_in_notes(tmp_path: Path) -> None:
     template = TemplateRef(name="problem@1", digest="beeffeed")
     a = dataset(tmp_path / "a", {0: "c"})

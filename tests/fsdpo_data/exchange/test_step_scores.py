@@ -152,13 +152,18 @@ def test_scores_may_have_any_size(tmp_path: Path) -> None:
 
 
 def test_search_and_learn(tmp_path: Path) -> None:
-    """Blank lines separate the steps; a blank line at the end may have a score of its own."""
+    """Blank lines separate the steps; a blank piece between or after them may have a score."""
     rows = [
         search_row(),
         search_row(
             problem="3+3?", completions=["6\n\n", "It\n\n\n\nis 6"], scores=[[0.5, 1], [0, 1]]
         ),
         search_row(problem="4+4?", scores=[[0.5], [0.25]]),
+        search_row(
+            problem="5+5?",
+            completions=["10", "It\n\n\n\nis 10"],
+            scores=[[0.5], [0.875, 0.125, 0.375]],
+        ),
     ]
     manifest, imported = import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
     assert [(row["completions"], row["step_rewards"]) for row in imported] == [
@@ -167,6 +172,8 @@ def test_search_and_learn(tmp_path: Path) -> None:
         (["6\n\n"], [0.5]),
         (["It\n\n\n\n", "is 6"], [0, 1]),
         (["It is 5."], [0.25]),
+        (["10"], [0.5]),
+        (["It\n\n\n\n", "is 10"], [0.875, 0.375]),
     ]
     [unusable] = lines(tmp_path / "out/quarantine.jsonl")
     assert unusable["row"] == 3 and unusable["reason"].endswith(
