@@ -33,6 +33,8 @@ from real_tables import (
     stage_table,
 )
 
+from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
+
 MIN_STAGE_SECONDS = 60  #: Shorter stages are not in the table of the stages.
 BASE_POLICY = "dpo"  #: The policy that the others are compared with, at the same learning rate.
 
@@ -84,7 +86,7 @@ def curve_table(results: Path, n_samples: int) -> str:
         f"on {len(training_votes)} training problems (%)",
         f"on {len(votes)} test problems (%)",
         "difference to the vote (points)",
-        "ranking AUC",
+        f"ranking AUC (`{DEFAULT_AGGREGATE}`)",
         "ProcessBench F1 (GSM8K)",
     ]
     return markdown_table(header, rows)
@@ -119,7 +121,10 @@ def chosen_rate(results: Path) -> str:
         for policy, seeds in by_policy.items()
         if policy != START
     }
-    return f"The learning rate with the highest avg@k: {best_rate(n_correct)}" if n_correct else ""
+    if not n_correct:
+        return ""
+    rates = ", ".join(sorted(n_correct, key=float))
+    return f"The learning rate with the highest avg@k, of {rates}: {best_rate(n_correct)}"
 
 
 def policy_table(results: Path) -> str:

@@ -243,18 +243,23 @@ def compare(
 def paired_gains(
     seeds: Sequence[Sequence[Row]], base_seeds: Sequence[Sequence[Row]], ids: Container[str]
 ) -> list[dict[str, float]]:
-    """Return the differences of avg@k by problem id, for each seed that both policies have.
+    """Return the differences of avg@k by problem id, for each seed of a policy.
 
     Args:
         seeds: The rows of each seed of a policy.
         base_seeds: The rows of the policy that it is compared with. The policy before training has
             one seed, which is compared with all seeds.
         ids: The problems.
+
+    Raises:
+        ValueError: if the policies have different seeds.
     """
     if base_seeds[0][0]["policy"] == START:
         base_seeds = [base_seeds[0]] * len(seeds)
+    elif [rows[0]["seed"] for rows in seeds] != [rows[0]["seed"] for rows in base_seeds]:
+        raise ValueError(f"{seeds[0][0]['policy']} and {base_seeds[0][0]['policy']}: other seeds")
     gains_by_seed = []
-    for rows, base_rows in zip(seeds, base_seeds, strict=False):
+    for rows, base_rows in zip(seeds, base_seeds, strict=True):
         base_values = mean_values([base_rows], average)
         values = mean_values([rows], average)
         gains_by_seed.append(

@@ -22,7 +22,7 @@ PROBLEMS_FILE = "problems.jsonl"
 
 
 def record_parts(runs: Path, recorded: Path) -> list[Path]:
-    """Compress the completions of complete parts without a recording; return the new files.
+    """Compress the completions of complete parts that are not recorded; return the new files.
 
     Args:
         runs: Folder with the directories of the parts.
@@ -98,8 +98,15 @@ def unpack_recording(recording: Path, out: Path) -> None:
 
 
 def _read(recording: Path) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a recording; a part that was stopped may end with an incomplete one."""
-    return (dict(row.fields) for row in read_records(recording) if not row.error)
+    """Yield the lines of a recording.
+
+    Raises:
+        InputError: if a line is damaged.
+    """
+    for row in read_records(recording):
+        if row.error:
+            raise InputError(f"{recording}, line {row.row_number}: {row.error}")
+        yield dict(row.fields)
 
 
 def _join_lines(lines: Iterable[Mapping[str, Any]]) -> str:

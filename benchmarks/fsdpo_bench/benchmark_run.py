@@ -33,7 +33,7 @@ from fsdpo_data.engines.load import (
     resolve_reward_model,
 )
 from fsdpo_data.engines.registry import scorer_engine_for
-from fsdpo_data.engines.samplers import EngineLoader
+from fsdpo_data.engines.samplers import EngineLoader, Sampler
 from fsdpo_data.engines.samplers.replay import count_completions
 from fsdpo_data.engines.scorers.prm_formats import PublishedPrm, model_aggregate
 from fsdpo_data.models.checkpoints import load_config
@@ -304,6 +304,14 @@ def check_tokenizer(prm: ResolvedWeights, policy: ResolvedWeights | None) -> lis
     ]
 
 
+class _SearchLoader(EngineLoader[Sampler]):
+    """Loads a search from shared models, which it neither keeps nor closes."""
+
+    def __call__(self) -> Sampler:
+        """Return a new search."""
+        return self._load()
+
+
 class _PartBuilder:
     """Makes the parts of a run, which share the problems and the loaded models."""
 
@@ -366,8 +374,9 @@ class _PartBuilder:
             workers=self._options.workers,
             failure_policy=self._options.failure_policy,
         )
-        # Also the models of a search, which a function of its own loads.
-        loader = EngineLoader(job.policy.make_sampler)
+        if search is None:
+            return job
+        loader = _SearchLoader(job.policy.make_sampler)
         return replace(job, policy=replace(job.policy, make_sampler=loader))
 
 

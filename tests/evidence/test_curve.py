@@ -16,6 +16,7 @@ from fsdpo_bench.prm.dataset_report import dataset_report, load_scored
 from fsdpo_bench.recipes.load import load_recipes
 
 from fsdpo_data.core.entities import Solution
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.models.prompts import get_template
 from fsdpo_data.problems.embedded import CHECKPOINT
 
@@ -120,7 +121,7 @@ def test_each_learning_rate_has_a_row_and_the_best_one_is_printed(tmp_path: Path
         ]
         (tmp_path / name).write_text("\n".join([header, *rows]) + "\n")
     text = curve_tables.render_curve(tmp_path, 8)
-    assert "The learning rate with the highest avg@k: 1e-6" in text
+    assert "The learning rate with the highest avg@k, of 5e-7, 1e-6, 2e-6: 1e-6" in text
     assert "| the model before training | 6 training | 1 | 37.5 [" in text
     assert "| DPO, rate 2e-6 | 6 training | 1 | 62.5 [" in text
     [row] = [line for line in text.splitlines() if "| Full-Step-DPO, γ 0.5, rate 1e-6 |" in line]
@@ -160,10 +161,12 @@ def test_recorded_parts_become_a_replay_and_its_problems(tmp_path: Path) -> None
     assert [file.name for file in files] == ["samples-1.jsonl.gz", "samples-2.jsonl.gz"]
     assert recordings.record_parts(tmp_path / "parts", recorded) == []
 
-    # A part that was stopped ends with an incomplete line.
-    content = gzip.decompress(files[1].read_bytes())
-    files[1].write_bytes(gzip.compress(content + b'{"prompt": "What'))
     out = tmp_path / "joined"
+    damaged = tmp_path / "damaged.jsonl.gz"
+    content = gzip.decompress(files[1].read_bytes())
+    damaged.write_bytes(gzip.compress(b'{"prompt": "What\n' + content))
+    with pytest.raises(InputError, match=r"damaged\.jsonl\.gz, line 1"):
+        recordings.join_parts([damaged], file, out, template=template, other_recordings=[])
     n_excluded = recordings.join_parts(
         files, file, out, template=template, other_recordings=[files[0]]
     )
@@ -186,7 +189,7 @@ def test_groups_of_stages_and_unrecorded_parts_can_be_left_out() -> None:
     base = names("groups=samples", "unrecorded=skip")
     assert names("groups=samples") - base == {f"samples-{part}" for part in range(1, 7)}
     groups = [names(f"groups={name}") for name in ("curve", "rates", "policies")]
-    assert set.union(*groups) == names()
+    assert set.union(*groups) == names("groups=all") and groups[0] == names()
     assert set.intersection(*groups) == names("groups=samples")
     assert groups[1] & groups[2] - names("groups=samples") == {"scored", "pairs"}
 
@@ -216,7 +219,7 @@ def test_every_stage_of_the_curve_runs_at_toy_size(tmp_path: Path) -> None:
     assert all(f"{stage.name}: done" in process.stdout for stage in recipe.stages)
     _, _, tables = process.stdout.partition("| solutions | choice |")
     assert "on 6 test problems (%)" in tables and "| 12 |" in tables and "| 48 |" in tables
-    assert "The learning rate with the highest avg@k: " in tables
+    assert "The learning rate with the highest avg@k, of " in tables
     assert "| Full-Step-DPO, γ 4, rate 1e-6 | 6 test | 1 |" in tables
 
 

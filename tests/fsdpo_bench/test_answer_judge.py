@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import re
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -194,6 +196,42 @@ def test_a_judge_decides_the_undecided_answers_of_all_parts(
     assert statistics.accuracy_without_judge == accuracy
     assert statistics.solutions.accuracy.n == accuracy.n > 0
     assert (statistics.solutions.accuracy.value or 0) > (accuracy.value or 0)
+
+
+def test_a_policy_without_close_is_freed_before_the_judge_loads(
+    tmp_path: Path, task: LoadedTask
+) -> None:
+    """Engines without processes of their own have no close method; their last reference goes."""
+
+    class PlainPolicy(TextSampler):
+        model = Policy.model
+        complete_texts = Policy.complete_texts
+        _complete = Policy._complete
+
+    policies: list[weakref.ref[PlainPolicy]] = []
+
+    def load_policy() -> PlainPolicy:
+        policy = PlainPolicy()
+        policies.append(weakref.ref(policy))
+        return policy
+
+    class LateJudge(FakeJudge):
+        def load(self) -> FakeJudge:
+            gc.collect()
+            assert [policy() for policy in policies] == [None]
+            return super().load()
+
+    judge = LateJudge()
+    make(
+        tmp_path / "run",
+        decoder="greedy,sc",
+        k=(3,),
+        tasks=[task],
+        make_writer=load_policy,
+        answer_judge=answer_judge(judge),
+        batch_size=2,
+    )
+    assert judge.loads == 1
 
 
 def test_a_judge_decides_the_answers_of_merged_shards(

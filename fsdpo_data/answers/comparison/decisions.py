@@ -105,8 +105,11 @@ def _check_form(
     gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
 ) -> Decision | None:
     """An answer that is too long or malformed is wrong."""
-    is_malformed_text = isinstance(answer.value, Words) and is_malformed(answer.cleaned)
-    is_refused = len(answer.text) > MAX_READ or (is_malformed_text and not gold.unread)
+    if len(answer.text) > MAX_READ:
+        return _INCORRECT
+    is_refused = (
+        isinstance(answer.value, Words) and not gold.unread and is_malformed(answer.cleaned)
+    )
     return _INCORRECT if is_refused else None
 
 

@@ -107,6 +107,13 @@ def test_only_problems_with_a_tolerance_have_a_strict_verdict(tmp_path: Path) ->
     ]
 
 
+def test_a_tolerance_is_a_fraction_of_the_gold() -> None:
+    problem = Problem("q", "1000", "own", "test", {"gold_tolerance": 0.05})
+    answers = ("1050", "950", "1052", "948")  # 1052 differs by less than 5 % of itself
+    verdicts = grade_requests([grading_request(problem, rf"\boxed{{{x}}}") for x in answers])
+    assert [verdict.status for verdict in verdicts] == ["correct"] * 2 + ["incorrect"] * 2
+
+
 def test_tasks_names_every_benchmark() -> None:
     done = CliRunner().invoke(app, ["tasks"], env={"COLUMNS": "200"})
     assert done.exit_code == 0 and all(name in done.output for name in builtin_tasks())
