@@ -22,7 +22,7 @@ APPS = {"fsdpo-data": data_app, "fsdpo-train": train_app, "fsdpo-bench": bench_a
 TEXT_KEYS = {
     *("answer", "gold", "question", "prompt", "text", "steps", "completions", "choice"),
     *("digest", "config_digest", "manifest_digest", "revision", "sha256", "problem_id", "version"),
-    *("text_sha256", "parent", "data", "metadata"),
+    *("schema_version", "text_sha256", "parent", "data", "metadata"),
 }
 #: Files of other programs, whose formats are theirs.
 FOREIGN_FILES = {"tokenizer.json", "tokenizer_config.json"}

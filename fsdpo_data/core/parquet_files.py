@@ -110,6 +110,21 @@ def scan_parquet(files: Sequence[Path]) -> pl.LazyFrame:
     return pl.scan_parquet(list(files), glob=False, hive_partitioning=False)
 
 
+def read_column_names(files: Sequence[Path], config: str) -> list[str]:
+    """Return the names of the columns of the first file of a config.
+
+    Raises:
+        SchemaError: if there is no file, or the first one is damaged.
+    """
+    if not files:
+        raise SchemaError(
+            f"the manifest lists no files of {config}. Build the dataset again, or download it "
+            "again."
+        )
+    names: list[str] = open_parquet(files[0]).schema_arrow.names
+    return names
+
+
 def collect_rows(rows: pl.LazyFrame, *, streaming: bool = False) -> pl.DataFrame:
     """Run a query on files of a sealed dataset.
 

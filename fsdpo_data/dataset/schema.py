@@ -29,6 +29,7 @@ from fsdpo_data.core.parquet_files import (
     collect_rows,
     open_parquet,
     parquet_errors,
+    read_column_names,
     read_table_batches,
     scan_parquet,
 )
@@ -290,13 +291,8 @@ def scan_rows(config: str, files: Sequence[Path]) -> pl.LazyFrame:
     Raises:
         SchemaError: if there is no file.
     """
-    if not files:
-        raise SchemaError(
-            f"the manifest lists no files of {config}. Build the dataset again, or download it "
-            "again."
-        )
+    names = read_column_names(files, config)
     rows = scan_parquet(files)
-    names = open_parquet(files[0]).schema_arrow.names
     own_schema = arrow_schema(config)
     missing = [name for name in nullable_columns(config) if name not in names]
     if missing:

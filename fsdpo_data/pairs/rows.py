@@ -9,14 +9,14 @@ from typing import Any
 
 from fsdpo_data.core.entities import Pair
 from fsdpo_data.core.lazy import pl
-from fsdpo_data.core.parquet_files import open_parquet, scan_parquet
+from fsdpo_data.core.parquet_files import read_column_names, scan_parquet
 
 
 def scan_pairs(files: Sequence[Path]) -> pl.LazyFrame:
     """Scan pairs with the columns of :class:`Pair` alone."""
     rewards = pl.List(pl.Float32)
     nullable = {"chosen_rewards": rewards, "rejected_rewards": rewards}
-    return _with_nulls(files, nullable).select(item.name for item in fields(Pair))
+    return _with_nulls(files, "pairs", nullable).select(item.name for item in fields(Pair))
 
 
 def scan_solutions(files: Sequence[Path]) -> pl.LazyFrame:
@@ -26,12 +26,12 @@ def scan_solutions(files: Sequence[Path]) -> pl.LazyFrame:
         "step_rewards": pl.List(pl.Float32),
         "thinking_closed": pl.Boolean,
     }
-    return _with_nulls(files, nullable)
+    return _with_nulls(files, "solutions", nullable)
 
 
-def _with_nulls(files: Sequence[Path], nullable: Mapping[str, Any]) -> pl.LazyFrame:
-    """Scan files, and add the nullable columns that they lack."""
-    names = open_parquet(files[0]).schema_arrow.names
+def _with_nulls(files: Sequence[Path], config: str, nullable: Mapping[str, Any]) -> pl.LazyFrame:
+    """Scan the files of a config, and add the nullable columns that they lack."""
+    names = read_column_names(files, config)
     return scan_parquet(files).with_columns(
         pl.lit(None, dtype=data_type).alias(name)
         for name, data_type in nullable.items()

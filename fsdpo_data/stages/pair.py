@@ -213,8 +213,9 @@ def _differing_step_rows(counts: PairStatistics) -> list[Row]:
         *rows,
         (
             "first error",
-            f"step {counts.first_error:.2f} on average; {length['chosen_characters']:.1f} "
-            f"characters (chosen) against {length['rejected_characters']:.1f} (rejected)",
+            f"step {counts.first_error:.2f} on average; "
+            f"{_number(length['chosen_characters'], '.1f')} characters (chosen) against "
+            f"{_number(length['rejected_characters'], '.1f')} (rejected)",
         ),
     ]
 
@@ -260,20 +261,19 @@ def _solution_pair_rows(counts: PairStatistics) -> list[Row]:
         )
     ]
     if margin is not None:
-        rows.append(
-            (
-                "margins",
-                f"mean {margin['mean']:.3f}, median {margin['median']:.3f}, {margin['min']:.3f} to "
-                f"{margin['max']:.3f}; {margin['negative']:,} below zero",
-            )
+        mean, median, low, high = (
+            _number(margin[key], ".3f") for key in ("mean", "median", "min", "max")
         )
+        text = f"mean {mean}, median {median}, {low} to {high}; {margin['negative']:,} below zero"
+        rows.append(("margins", text))
     return [
         *rows,
         (
             "chosen lengths",
-            f"{length[f'chosen_{unit}']:,.1f} {unit} in {length['chosen_steps']:.1f} steps "
-            f"(chosen) against {length[f'rejected_{unit}']:,.1f} {unit} in "
-            f"{length['rejected_steps']:.1f} steps (rejected)",
+            f"{_number(length[f'chosen_{unit}'], ',.1f')} {unit} in "
+            f"{_number(length['chosen_steps'], '.1f')} steps (chosen) against "
+            f"{_number(length[f'rejected_{unit}'], ',.1f')} {unit} in "
+            f"{_number(length['rejected_steps'], '.1f')} steps (rejected)",
         ),
         (
             "chosen longer",
@@ -281,6 +281,11 @@ def _solution_pair_rows(counts: PairStatistics) -> list[Row]:
             "pairs)",
         ),
     ]
+
+
+def _number(value: float | None, style: str) -> str:
+    """Return a number as text; a dash if all of its rows have no value, as in damaged files."""
+    return "–" if value is None else format(value, style)
 
 
 def _step_weight_rows(statistics: StepWeightStats) -> list[Row]:

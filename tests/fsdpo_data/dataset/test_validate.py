@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from helpers import seal_json, small_build, stage_options
+from helpers import seal_json, small_build, stage_options, statistics_of
 from paired_data import paired_dataset
 
 from fsdpo_data.answers.grader import GRADER_NAME
@@ -28,6 +28,7 @@ from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.diff import diff_datasets
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import SCHEMA_VERSION, arrow_schema
+from fsdpo_data.dataset.summary import summary_rows
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.export import export
 from fsdpo_data.pairs.best_worst import PairSpec
@@ -206,6 +207,29 @@ def test_counts_that_are_not_those_of_the_rows(tmp_path: Path, config: str, n_ro
     message = rf"{config}/.* has {n_rows} rows, the manifest says {n_rows + 1}"
     with pytest.raises(SchemaError, match=message):
         validate(dataset)
+
+
+@pytest.mark.parametrize("config", ["problems", "solutions", "pairs"])
+def test_a_manifest_without_the_files_of_a_config(tmp_path: Path, config: str) -> None:
+    dataset = paired_dataset(tmp_path)
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    files = manifest["files"]
+    manifest["files"] = [entry for entry in files if not entry["path"].startswith(f"{config}/")]
+    (dataset / "manifest.json").write_text(seal_json(manifest))
+    shutil.rmtree(dataset / config)
+    with pytest.raises(SchemaError, match=f"the manifest lists no files of {config}"):
+        validate(dataset)
+
+
+def test_the_summary_of_pairs_without_steps_has_dashes(tmp_path: Path) -> None:
+    dataset = paired_dataset(tmp_path)
+    columns = ("chosen_steps", "rejected_steps", "chosen_rewards", "rejected_rewards")
+    rewrite(
+        dataset, lambda rows: [row.update(dict.fromkeys(columns)) for row in rows], config="pairs"
+    )
+    rows = dict(summary_rows(statistics_of(dataset)))
+    assert rows["margins"].startswith("mean –, median –, – to –")
+    assert "in – steps (chosen)" in rows["chosen lengths"]
 
 
 def test_the_solutions_of_a_problem_stand_one_after_another(dataset: Path) -> None:
