@@ -45,7 +45,7 @@ def dataset_card(
         revision: Its tag on the Hub.
 
     Raises:
-        jinja2.UndefinedError: if the manifest lacks a field of the card.
+        jinja2.UndefinedError, KeyError: if the manifest lacks a field of the card.
     """
     stages = stage_entries(card_data.manifest)
     body = render(

@@ -11,6 +11,7 @@ import fsdpo_cards
 from fsdpo_cards.bars import draw_bars, histogram
 from fsdpo_cards.dataset import DatasetCardData
 
+from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, open_parquet, scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
@@ -26,7 +27,13 @@ _MAX_EXAMPLE_CHARS = 400  #: Characters of one text in an example.
 def dataset_card(
     root: Path, manifest: Manifest, *, name: str = "PATH_OR_NAME", revision: str | None = None
 ) -> str:
-    """Return the README of the dataset in ``root``; see :func:`fsdpo_cards.dataset_card`."""
+    """Return the README of the dataset in ``root``; see :func:`fsdpo_cards.dataset_card`.
+
+    Raises:
+        SchemaError: if the manifest lacks a field of the card.
+    """
+    from jinja2 import UndefinedError
+
     statistics = DatasetStatistics(root, manifest)
     pairs = statistics.pairs
     card_data = DatasetCardData(
@@ -47,7 +54,13 @@ def dataset_card(
         plots={title: draw_bars(counts) for title, counts in distributions(statistics).items()},
         info=dataset_info(root, manifest),
     )
-    return fsdpo_cards.dataset_card(card_data, name=name, revision=revision)
+    try:
+        return fsdpo_cards.dataset_card(card_data, name=name, revision=revision)
+    except (UndefinedError, LookupError) as error:
+        raise SchemaError(
+            f"the manifest of {root} lacks a field of the card ({error}). Build the dataset again, "
+            "or download it again."
+        ) from None
 
 
 def ordered_configs(manifest: Manifest) -> list[str]:

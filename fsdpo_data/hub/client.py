@@ -22,7 +22,7 @@ HUB_TIMEOUT_SECONDS = 8.0  #: Time limit for an answer of the Hub.
 
 _REPO = re.compile(r"[\w.-]+/[\w.-]+")
 #: Errors of the Hub client at an answer that has other fields than the answers of a Hub.
-_ANSWER_ERRORS = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+_ANSWER_ERRORS = (ValueError, TypeError, LookupError, AttributeError, NameError, RecursionError)
 #: A small file that nearly every repository has, by kind. Its download tests the access.
 _PROBE_FILES = {"model": "config.json", "dataset": "README.md"}
 #: Advice for users without the Hub, by kind of repository.

@@ -24,6 +24,7 @@ from fsdpo_data.core.identity import file_sha256
 from fsdpo_data.core.progress import NO_PROGRESS, LineProgress
 from fsdpo_data.core.toml_tables import read_module_table
 from fsdpo_data.dataset import diff, schema
+from fsdpo_data.dataset.card import dataset_card
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.diff import diff_datasets
 from fsdpo_data.dataset.manifest import read_manifest
@@ -219,6 +220,16 @@ def test_a_manifest_without_the_files_of_a_config(tmp_path: Path, config: str) -
     shutil.rmtree(dataset / config)
     with pytest.raises(SchemaError, match=f"the manifest lists no files of {config}"):
         validate(dataset)
+
+
+@pytest.mark.parametrize("name", ["n", "max_tokens"])
+def test_a_manifest_without_a_field_of_the_card_is_named(tmp_path: Path, name: str) -> None:
+    dataset = paired_dataset(tmp_path)
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    del stage_options(manifest, "sample")["sampling"][name]
+    (dataset / "manifest.json").write_text(seal_json(manifest))
+    with pytest.raises(SchemaError, match=rf"lacks a field of the card \(.*{name}"):
+        dataset_card(dataset, read_manifest(dataset))
 
 
 def test_the_summary_of_pairs_without_steps_has_dashes(tmp_path: Path) -> None:
