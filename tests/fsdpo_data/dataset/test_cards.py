@@ -21,11 +21,11 @@ from helpers import (
     statistics_of,
 )
 from hub_server import TOKEN, client_env, run_client, running_hub
-from jinja2 import UndefinedError
 from paired_data import SOLUTIONS, paired_dataset
 
 from fsdpo_data.cli.app import app
 from fsdpo_data.cli.printing import print_problem
+from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.identity import ModelRef, SourceRef
 from fsdpo_data.dataset.card import dataset_card, dataset_info, distributions
 from fsdpo_data.dataset.manifest import read_manifest
@@ -128,7 +128,7 @@ def test_a_dataset_without_pairs_says_nothing_of_them(tmp_path: Path) -> None:
 def test_an_undefined_field_is_an_error(dataset: Path, field: str) -> None:
     manifest = read_manifest(dataset)
     delattr(manifest, field)
-    with pytest.raises((UndefinedError, AttributeError), match=field):
+    with pytest.raises((SchemaError, AttributeError), match=field):
         dataset_card(dataset, manifest)
 
 
