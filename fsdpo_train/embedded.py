@@ -181,11 +181,12 @@ def _measure_temperature(
             limit=n_problems,
         )
         rows = dataset.solutions().select("problem_id", "completions").collect().rows()
+        statistics = dataset.statistics()
+        solutions = statistics.solutions
+        n_distinct = statistics.distinct_solutions
     with_wrong_step = [
         first_wrong_step(problems[problem_id], steps) is not None for problem_id, steps in rows
     ]
-    statistics = dataset.statistics()
-    solutions = statistics.solutions
     n_solutions = n_problems * samples
     low, high = solutions.accuracy.ci95 or (0.0, 1.0)
     return {
@@ -195,7 +196,7 @@ def _measure_temperature(
         "accuracy": solutions.outcomes.get("correct", 0) / n_solutions,
         "half_width": (high - low) / 2,
         "wrong_steps": sum(with_wrong_step) / n_solutions,
-        "distinct": statistics.distinct_solutions / n_solutions,
+        "distinct": n_distinct / n_solutions,
         "mixed": solutions.mixed_problems / n_problems,
         "seconds": dataset.manifest.cost.seconds or 0.0,
     }
