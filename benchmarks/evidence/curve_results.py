@@ -161,7 +161,7 @@ def _replace_choices(
     problems: str,
     values: Mapping[str, Mapping[str, float]],
 ) -> None:
-    """Write the values of each choice by problem id, in place of those of the same model."""
+    """Write the values of each choice by problem id, in place of earlier values of the model."""
     rows = [
         (solutions, problems, name, problem_id, format_number(value))
         for name, by_problem in values.items()

@@ -20,11 +20,14 @@ from real_tables import (
     Row,
     Values,
     average,
+    common_problems,
     format_accuracy,
     format_ahead,
     format_auc,
     format_difference,
+    format_lengths,
     format_processbench,
+    format_seeds,
     markdown_table,
     mean_values,
     paired_gains,
@@ -167,8 +170,6 @@ def policy_row(
         problems: Name of the kind of problems.
     """
     seeds = [[row for row in rows if row["problem_id"] in ids] for rows in by_policy[policy]]
-    rows = [row for rows in seeds for row in rows]
-    n_samples = sum(int(row["samples"]) for row in rows)
     loss, _, rate = policy.partition("-lr")
     return [
         f"{POLICY_TITLES[loss]}, rate {rate}" if rate else POLICY_TITLES[loss],
@@ -177,8 +178,7 @@ def policy_row(
         format_accuracy(mean_values(seeds, average)),
         format_gain(by_policy, policy, START, ids),
         format_gain(by_policy, policy, f"{BASE_POLICY}-lr{rate}", ids),
-        f"{sum(int(row['tokens']) for row in rows) / n_samples:.0f}",
-        f"{100 * sum(int(row['cut_off']) for row in rows) / n_samples:.1f}",
+        *format_lengths(seeds),
     ]
 
 
@@ -188,13 +188,13 @@ def format_gain(
     baseline: str,
     ids: Collection[str],
 ) -> str:
-    """Return the paired difference of avg@k, and those of several seeds; empty without one."""
+    """Return the paired difference of avg@k, and of each of several seeds; empty without one."""
     if baseline not in by_policy or policy in (baseline, START):
         return ""
     gains_by_seed = paired_gains(by_policy[policy], by_policy[baseline], ids)
     text = format_difference([fmean(gains[key] for gains in gains_by_seed) for key in ids])
     if len(gains_by_seed) > 1:
-        by_seed = ", ".join(f"{100 * fmean(gains.values()):+.1f}" for gains in gains_by_seed)
+        by_seed, _ = format_seeds([fmean(gains.values()) for gains in gains_by_seed])
         text += f" (seeds: {by_seed})"
     return text
 
@@ -208,9 +208,3 @@ def policy_order(policy: str) -> tuple[int, float]:
 def rate_of(policy: str) -> str:
     """Return the learning rate in the name of a policy; empty for the start."""
     return policy.partition("-lr")[2]
-
-
-def common_problems(by_policy: Mapping[str, Sequence[Sequence[Row]]]) -> set[str]:
-    """Return the ids of the problems that all policies have."""
-    ids = [{row["problem_id"] for row in rows} for seeds in by_policy.values() for rows in seeds]
-    return set.intersection(*ids) if ids else set()

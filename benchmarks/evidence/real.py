@@ -6,13 +6,13 @@
 The model is Qwen2.5-Coder-0.5B-Instruct (Apache-2.0), whose weights are in Python packages
 (`real_model.py`).
 
-`benchmarks/measured/real/SIZE/` has one row per problem and choice in `choices.csv`, per row of
-ProcessBench in `processbench.csv`, per problem and policy in `policies.csv`, and one row per stage
-in `stages.csv`. `benchmarks/measured/real/curve/` has the choices in `curve.csv`, and policies on
-training problems in `rates.csv`. Exit code 69 of `model` means that the model cannot be downloaded.
+`benchmarks/measured/real/SIZE/` has one row per problem and choice in `choices.csv`, and per row of
+ProcessBench in `processbench.csv`. It has one row per problem and policy in `policies.csv`, and per
+stage in `stages.csv`. `benchmarks/measured/real/curve/` has the choices in `curve.csv`, and
+policies on training problems in `rates.csv`. Exit code 69 of `model` means that the model cannot be
+downloaded.
 """
 
-import gzip
 import json
 import random
 from pathlib import Path
@@ -24,7 +24,7 @@ from curve_tables import render_curve
 from real_model import write_model
 from real_results import record_numbers
 from real_tables import render_tables
-from recordings import join_parts, record_parts, unpack_recording
+from recordings import join_parts, record_parts, unpack_recording, write_gzip
 
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.parquet_files import collect_rows
@@ -34,6 +34,13 @@ from fsdpo_data.exchange.export import read_rows
 from fsdpo_data.models.prompts import get_template
 
 RESULTS = Path(__file__).parents[1] / "measured/real"
+
+# The parameters of the commands that write or print numbers, for both recipes.
+RunFolder = Annotated[Path, typer.Argument(help="Folder of the stages.")]
+ResultsFolder = Annotated[Path, typer.Argument(help="Folder with the numbers.")]
+ProcessbenchFile = Annotated[Path, typer.Option(help="File of ProcessBench.")]
+TestSamples = Annotated[int, typer.Option(help="Samples of each test problem.")]
+PolicySamples = Annotated[int, typer.Option(help="Samples that measure a policy.")]
 
 app = typer.Typer(add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 
@@ -51,10 +58,10 @@ def model(
 
 @app.command()
 def numbers(
-    run: Annotated[Path, typer.Argument(help="Folder of the stages.")],
-    processbench: Annotated[Path, typer.Option(help="File of ProcessBench.")],
-    samples: Annotated[int, typer.Option(help="Samples of each test problem.")],
-    policy_samples: Annotated[int, typer.Option(help="Samples that measure a policy.")],
+    run: RunFolder,
+    processbench: ProcessbenchFile,
+    samples: TestSamples,
+    policy_samples: PolicySamples,
     results: Annotated[Path, typer.Option(help="Folder for the numbers.")],
 ) -> None:
     """Write the numbers of all complete stages, and print their tables."""
@@ -64,8 +71,8 @@ def numbers(
 
 @app.command()
 def tables(
-    results: Annotated[Path, typer.Argument(help="Folder with the numbers.")] = RESULTS / "cpu",
-    samples: Annotated[int, typer.Option(help="Samples of each test problem.")] = 8,
+    results: ResultsFolder = RESULTS / "cpu",
+    samples: TestSamples = 8,
 ) -> None:
     """Print the tables of the numbers of a run."""
     print(render_tables(results, samples))
@@ -73,10 +80,10 @@ def tables(
 
 @app.command()
 def curve(
-    run: Annotated[Path, typer.Argument(help="Folder of the stages.")],
-    processbench: Annotated[Path, typer.Option(help="File of ProcessBench.")],
-    samples: Annotated[int, typer.Option(help="Samples of each test problem.")],
-    policy_samples: Annotated[int, typer.Option(help="Samples that measure a policy.")],
+    run: RunFolder,
+    processbench: ProcessbenchFile,
+    samples: TestSamples,
+    policy_samples: PolicySamples,
     results: Annotated[Path, typer.Option(help="Folder for the numbers.")],
 ) -> None:
     """Write the numbers of all complete stages of the curve, and print their tables."""
@@ -86,8 +93,8 @@ def curve(
 
 @app.command()
 def curve_tables(
-    results: Annotated[Path, typer.Argument(help="Folder with the numbers.")] = RESULTS / "curve",
-    samples: Annotated[int, typer.Option(help="Samples of each test problem.")] = 8,
+    results: ResultsFolder = RESULTS / "curve",
+    samples: TestSamples = 8,
 ) -> None:
     """Print the tables of the numbers of a curve."""
     print(render_curve(results, samples))
@@ -200,8 +207,7 @@ def responses(
         for row in solutions
     ]
     lines = "".join(json.dumps(row) + "\n" for row in rows)
-    # Without a time, the same rows give the same bytes.
-    out.write_bytes(gzip.compress(lines.encode(), mtime=0))
+    write_gzip(out, lines.encode())
 
 
 @app.command()

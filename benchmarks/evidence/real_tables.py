@@ -132,9 +132,7 @@ def policy_table(results: Path) -> str:
     trained = [policy for policy in by_policy if policy != START]
     if not trained:
         return ""
-    common_ids = set.intersection(
-        *({row["problem_id"] for row in rows} for seeds in by_policy.values() for rows in seeds)
-    )
+    common_ids = common_problems(by_policy)
     n_samples = int(by_policy[trained[0]][0][0]["samples"])
     rows = []
     for policy, title in POLICY_TITLES.items():
@@ -143,9 +141,6 @@ def policy_table(results: Path) -> str:
         seeds = [
             [row for row in rows if row["problem_id"] in common_ids] for rows in by_policy[policy]
         ]
-        n_all = n_samples * len(common_ids) * len(seeds)
-        tokens = sum(int(row["tokens"]) for rows in seeds for row in rows)
-        cut_off = sum(int(row["cut_off"]) for rows in seeds for row in rows)
         rows.append(
             [
                 title,
@@ -153,8 +148,7 @@ def policy_table(results: Path) -> str:
                 format_greedy(seeds),
                 format_accuracy(mean_values(seeds, average)),
                 format_accuracy(mean_values(seeds, lambda row: float(row["vote"]))),
-                f"{tokens / n_all:.0f}",
-                f"{100 * cut_off / n_all:.1f}",
+                *format_lengths(seeds),
             ]
         )
     header = [
@@ -191,6 +185,21 @@ def read_policies(file: Path) -> dict[str, list[list[Row]]]:
             for row in csv.DictReader(lines):
                 by_policy[row["policy"]][row["seed"]].append(row)
     return {policy: list(seeds.values()) for policy, seeds in by_policy.items()}
+
+
+def common_problems(by_policy: Mapping[str, Sequence[Sequence[Row]]]) -> set[str]:
+    """Return the ids of the problems that all policies have."""
+    ids = [{row["problem_id"] for row in rows} for seeds in by_policy.values() for rows in seeds]
+    return set.intersection(*ids) if ids else set()
+
+
+def format_lengths(seeds: Sequence[Sequence[Row]]) -> tuple[str, str]:
+    """Return the mean number of tokens per sample, and the cut-off samples in percent."""
+    rows = [row for rows in seeds for row in rows]
+    n_samples = sum(int(row["samples"]) for row in rows)
+    tokens = sum(int(row["tokens"]) for row in rows) / n_samples
+    cut_off = sum(int(row["cut_off"]) for row in rows) / n_samples
+    return f"{tokens:.0f}", f"{100 * cut_off:.1f}"
 
 
 def format_greedy(seeds: Sequence[Sequence[Row]]) -> str:

@@ -3,7 +3,7 @@
     python benchmarks/evidence/reasoneval.py    # measure, and print the table; --publish keeps it
 
 `--data` has the labels and the folder `scores`, of GAIR-NLP/ReasonEval at commit 6c91c7a. In the
-results, `authors` is what `codes/mr-math_eval.py` of that commit prints for these files, with
+results, `authors` is the output of `codes/mr-math_eval.py` of that commit for these files, with
 scikit-learn 1.9.1. An import reads step labels or step scores. So the script joins them by id,
 imports the labels, adds the scores to a copy of the dataset as step rewards, and seals the copy.
 """
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 DATA = ROOT.parent / "shared/data/stepwise/reasoneval"
 RESULTS = ROOT / "benchmarks/measured/reasoneval.csv"
 MODELS = {"math-shepherd_mistral-7b": "Math-Shepherd", "reasoneval_llemma-7b": "ReasonEval"}
-#: What a row of a joined file has as one step, by the kind of errors.
+#: The text that is one step of a joined file, by the kind of errors.
 UNITS = {"invalid": ("step", "solution", "start of a solution"), "redundant": ("step", "solution")}
 #: Smallest score of a right step, if it is not 0.5. The authors' largest redundancy is 0.15.
 THRESHOLDS = {("redundant", "reasoneval_llemma-7b"): 0.85}
@@ -57,7 +57,7 @@ def join_rows(data: Path, errors: str, unit: str, model: str) -> Iterator[dict[s
     scores = {row.fields["id"]: row.fields["scores"] for row in read_records(file_of_scores)}
     for record in read_records(data / f"{name}.jsonl"):
         row = record.fields
-        steps = row["model_output_step_format"]  # lists of sub-steps, each of which has a score
+        steps = row["model_output_step_format"]  # lists of sub-steps; each sub-step has a score
         values = iter([read_score(score, errors) for score in scores[row["id"]]])
         step_scores = [min(next(values) for _ in step) for step in steps]
         texts = ["\n".join(step) for step in steps]
@@ -66,9 +66,12 @@ def join_rows(data: Path, errors: str, unit: str, model: str) -> Iterator[dict[s
             number = row["model_output_solution_first_error_step"]
             labels = [1] * len(steps) if number == "N/A" else [1] * (number - 1) + [0]
         if unit != "solution":  # the steps after the first error have no label
-            texts, step_scores = texts[: len(labels)], step_scores[: len(labels)]
+            texts = texts[: len(labels)]
+            step_scores = step_scores[: len(labels)]
         if unit != "step":
-            texts, labels, step_scores = ["\n".join(texts)], [min(labels)], [min(step_scores)]
+            texts = ["\n".join(texts)]
+            labels = [min(labels)]
+            step_scores = [min(step_scores)]
         solution = {"steps": texts, "labels": labels, "scores": step_scores}
         yield {"question": row["question"], **solution}
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fsdpo_data.core.errors import InputError
-from fsdpo_data.core.files import write_text
+from fsdpo_data.core.files import write_file, write_text
 from fsdpo_data.core.row_files import read_records
 from fsdpo_data.dataset.run_directory import COMPLETIONS_FILE, CONFIG_FILE, SHARD_FILE
 from fsdpo_data.models.prompts import Template
@@ -33,16 +33,15 @@ def record_parts(runs: Path, recorded: Path) -> list[Path]:
         file = recorded / f"{part.name}.jsonl.gz"
         if not (part / SHARD_FILE).exists() or file.exists():
             continue
-        recorded.mkdir(parents=True, exist_ok=True)
-        config = (part / CONFIG_FILE).read_text(encoding="utf-8")
-        write_text(recorded / f"{part.name}.json", config)
-        # Without a time, the same completions give the same bytes.
-        content = gzip.compress((part / COMPLETIONS_FILE).read_bytes(), mtime=0)
-        incomplete_file = file.with_suffix(".part")
-        incomplete_file.write_bytes(content)
-        incomplete_file.rename(file)
+        write_file(recorded / f"{part.name}.json", (part / CONFIG_FILE).read_bytes())
+        write_gzip(file, (part / COMPLETIONS_FILE).read_bytes())
         new_files.append(file)
     return new_files
+
+
+def write_gzip(file: Path, content: bytes) -> None:
+    """Write a compressed file; the same content gives the same bytes, because it has no time."""
+    write_file(file, gzip.compress(content, mtime=0))
 
 
 def join_parts(

@@ -94,7 +94,7 @@ def test_only_the_pair_that_is_chosen_on_training_problems_is_measured(run: Path
 
 
 def test_choices_and_ranking_are_those_of_the_commands(run: Path) -> None:
-    """The numbers of each pair equal those of `fsdpo-bench report` and `fsdpo-bench prm`."""
+    """The numbers of each pair equal the numbers of `fsdpo-bench report` and `fsdpo-bench prm`."""
     decoders = {"best": "bon", "weighted vote": "weighted"}
     results = measure_paths(run / "test-12", aggregates=["mean", "min", "prod", "last"])
     [task] = results.tasks.values()

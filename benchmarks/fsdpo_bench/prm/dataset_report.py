@@ -65,7 +65,7 @@ class SolvedProblem:
 
 @dataclass(frozen=True, slots=True)
 class StepSeparation:
-    """Rewards of right steps, compared with those of wrong steps."""
+    """Rewards of right steps, compared with the rewards of wrong steps."""
 
     #: Probability that a right step has a higher reward than a wrong one. Steps of all solutions
     #: are compared, including solutions without an error.
