@@ -36,6 +36,7 @@ from real_tables import (
     stage_table,
 )
 
+from fsdpo_data.core.statistics import mcnemar
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
 
 MIN_STAGE_SECONDS = 60  #: Shorter stages are not in the table of the stages.
@@ -66,7 +67,7 @@ def curve_table(results: Path, n_samples: int) -> str:
         return ""
     training_votes = values[NO_SOLUTIONS, TRAINING][VOTE]
     vote_cells = [f"vote of {n_samples}", format_percent(training_votes), format_accuracy(votes)]
-    rows = [["–", *vote_cells, "", "", ""]]
+    rows = [["–", *vote_cells, "", "", "", ""]]
     for solutions in sorted({key for key, _ in values} - {NO_SOLUTIONS}, key=int):
         by_choice = values[solutions, TEST]
         [choice] = [choice for choice in CHOICES if choice.name in by_choice]
@@ -77,18 +78,20 @@ def curve_table(results: Path, n_samples: int) -> str:
                 format_percent(values[solutions, TRAINING][choice.name]),
                 format_accuracy(by_choice[choice.name]),
                 format_ahead(by_choice[choice.name], votes),
+                format_wins(by_choice[choice.name], votes),
                 format_auc(by_choice[RANKING_AUC]) if by_choice[RANKING_AUC] else "–",
                 format_processbench(results, solutions) or "–",
             ]
         )
     if random_f1 := random_processbench(results):
-        rows.append(["–", "random rewards", "–", "–", "–", "–", random_f1])
+        rows.append(["–", "random rewards", "–", "–", "–", "–", "–", random_f1])
     header = [
-        "solutions",
+        "solutions with an outcome",
         "choice",
         f"on {len(training_votes)} training problems (%)",
         f"on {len(votes)} test problems (%)",
         "difference to the vote (points)",
+        "won : lost (exact p)",
         f"ranking AUC (`{DEFAULT_AGGREGATE}`)",
         "ProcessBench F1 (GSM8K)",
     ]
@@ -106,6 +109,12 @@ def read_curve(results: Path) -> Mapping[tuple[str, str], Mapping[str, Mapping[s
     for solutions, problems, choice, problem_id, value in read_rows(results / CURVE_FILE):
         values[solutions, problems][choice][problem_id] = float(value)
     return values
+
+
+def format_wins(values: Values, base: Values) -> str:
+    """Return how many problems a choice alone solves, how many the other one, and McNemar's p."""
+    gains = [int(value - base[key]) for key, value in values.items()]
+    return f"{gains.count(1)} : {gains.count(-1)} ({mcnemar(gains):.3f})"
 
 
 def format_percent(values: Values) -> str:
@@ -188,14 +197,14 @@ def format_gain(
     baseline: str,
     ids: Collection[str],
 ) -> str:
-    """Return the paired difference of avg@k, and of each of several seeds; empty without one."""
+    """Return the paired difference of avg@k, and that of each common seed; empty without one."""
     if baseline not in by_policy or policy in (baseline, START):
         return ""
     gains_by_seed = paired_gains(by_policy[policy], by_policy[baseline], ids)
-    text = format_difference([fmean(gains[key] for gains in gains_by_seed) for key in ids])
-    if len(gains_by_seed) > 1:
-        by_seed, _ = format_seeds([fmean(gains.values()) for gains in gains_by_seed])
-        text += f" (seeds: {by_seed})"
+    text = format_difference([fmean(gains[key] for gains in gains_by_seed.values()) for key in ids])
+    if len(by_policy[policy]) > 1:
+        by_seed, _ = format_seeds([fmean(gains.values()) for gains in gains_by_seed.values()])
+        text += f" (seed {', '.join(gains_by_seed)}: {by_seed})"
     return text
 
 

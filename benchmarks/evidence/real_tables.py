@@ -236,7 +236,7 @@ def compare(
     interval after the mean is over problems, for these seeds. The detectable difference is the one
     that a test at 5 % finds with a probability of 80 %.
     """
-    gains_by_seed = paired_gains(by_policy[policy], by_policy[baseline], ids)
+    gains_by_seed = [*paired_gains(by_policy[policy], by_policy[baseline], ids).values()]
     gains = [fmean(seed[key] for seed in gains_by_seed) for key in gains_by_seed[0]]
     seed_means = [fmean(seed.values()) for seed in gains_by_seed]
     error = stdev(gains) / math.sqrt(len(gains))
@@ -251,8 +251,8 @@ def compare(
 
 def paired_gains(
     seeds: Sequence[Sequence[Row]], base_seeds: Sequence[Sequence[Row]], ids: Container[str]
-) -> list[dict[str, float]]:
-    """Return the differences of avg@k by problem id, for each seed of a policy.
+) -> dict[str, dict[str, float]]:
+    """Return the differences of avg@k by problem id, for each seed that both policies have.
 
     Args:
         seeds: The rows of each seed of a policy.
@@ -261,18 +261,24 @@ def paired_gains(
         ids: The problems.
 
     Raises:
-        ValueError: if the policies have different seeds.
+        ValueError: if the policies have no common seed.
     """
+    base_rows = {rows[0]["seed"]: rows for rows in base_seeds}
     if base_seeds[0][0]["policy"] == START:
-        base_seeds = [base_seeds[0]] * len(seeds)
-    elif [rows[0]["seed"] for rows in seeds] != [rows[0]["seed"] for rows in base_seeds]:
-        raise ValueError(f"{seeds[0][0]['policy']} and {base_seeds[0][0]['policy']}: other seeds")
-    gains_by_seed = []
-    for rows, base_rows in zip(seeds, base_seeds, strict=True):
-        base_values = mean_values([base_rows], average)
+        base_rows = {rows[0]["seed"]: base_seeds[0] for rows in seeds}
+    gains_by_seed = {}
+    for rows in seeds:
+        seed = rows[0]["seed"]
+        if seed not in base_rows:
+            continue
+        base_values = mean_values([base_rows[seed]], average)
         values = mean_values([rows], average)
-        gains_by_seed.append(
-            {key: value - base_values[key] for key, value in values.items() if key in ids}
+        gains_by_seed[seed] = {
+            key: value - base_values[key] for key, value in values.items() if key in ids
+        }
+    if not gains_by_seed:
+        raise ValueError(
+            f"{seeds[0][0]['policy']} and {base_seeds[0][0]['policy']} have no common seed"
         )
     return gains_by_seed
 

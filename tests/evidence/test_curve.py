@@ -91,6 +91,13 @@ def test_only_the_pair_that_is_chosen_on_training_problems_is_measured(run: Path
     table = curve_tables.render_curve(results, 3)
     assert "| – | vote of 3 | 0.0 | 0.0 [" in table
     assert "| 12 | best of 3 by `last` | 100.0 | 0.0 [" in table and "1.000 [" in table
+    assert "| 0 : 0 (1.000) |" in table
+
+
+def test_wins_and_losses_are_counted_over_problems() -> None:
+    base = dict(zip("abcdefgh", (0, 0, 0, 1, 1, 0, 1, 0), strict=True))
+    values = dict(zip("abcdefgh", (1, 1, 1, 0, 1, 0, 1, 0), strict=True))
+    assert curve_tables.format_wins(values, base) == "3 : 1 (0.625)"
 
 
 def test_choices_and_ranking_are_those_of_the_commands(run: Path) -> None:
@@ -110,7 +117,7 @@ def test_each_learning_rate_has_a_row_and_the_best_one_is_printed(tmp_path: Path
     header = "policy,seed,problem_id,greedy,correct,samples,vote,tokens,cut_off"
     counts = {
         "rates.csv": {"start": [1], "dpo-lr5e-7": [1], "dpo-lr1e-6": [2], "dpo-lr2e-6": [2]},
-        "policies.csv": {"start": [1], "dpo-lr1e-6": [2, 3], "full-step-lr1e-6": [3, 3]},
+        "policies.csv": {"start": [1], "dpo-lr1e-6": [2, 3], "full-step-lr1e-6": [3, 3, 3]},
     }
     for name, by_policy in counts.items():
         rows = [
@@ -126,9 +133,11 @@ def test_each_learning_rate_has_a_row_and_the_best_one_is_printed(tmp_path: Path
     assert "| DPO, rate 2e-6 | 6 training | 1 | 62.5 [" in text
     [row] = [line for line in text.splitlines() if "| Full-Step-DPO, γ 0.5, rate 1e-6 |" in line]
     cells = row.strip("| ").split(" | ")
-    assert cells[1:3] == ["6 test", "2"] and cells[3].startswith("87.5 [")
-    assert cells[4].startswith("+50.0 [") and cells[4].endswith("(seeds: +50.0, +50.0)")
-    assert cells[5].startswith("+12.5 [") and cells[5].endswith("(seeds: +25.0, +0.0)")
+    assert cells[1:3] == ["6 test", "3"] and cells[3].startswith("87.5 [")
+    assert cells[4].startswith("+50.0 [") and cells[4].endswith(
+        "(seed 0, 1, 2: +50.0, +50.0, +50.0)"
+    )
+    assert cells[5].startswith("+12.5 [") and cells[5].endswith("(seed 0, 1: +25.0, +0.0)")
     assert cells[6:] == ["100", "25.0"]
 
 
@@ -186,8 +195,10 @@ def test_groups_of_stages_and_unrecorded_parts_can_be_left_out() -> None:
         [recipe] = load_recipes(str(RECIPE), ["cpu"], settings)
         return {stage.name for stage in recipe.stages}
 
-    base = names("groups=samples", "unrecorded=skip")
-    assert names("groups=samples") - base == {f"samples-{part}" for part in range(1, 7)}
+    base = names("groups=samples")
+    assert names("groups=samples", "unrecorded=sample") - base == {
+        f"samples-{part}" for part in range(1, 7)
+    }
     groups = [names(f"groups={name}") for name in ("curve", "rates", "policies")]
     assert set.union(*groups) == names("groups=all") and groups[0] == names()
     assert set.intersection(*groups) == names("groups=samples")
@@ -217,7 +228,7 @@ def test_every_stage_of_the_curve_runs_at_toy_size(tmp_path: Path) -> None:
     assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-5000:]
     [recipe] = load_recipes(str(RECIPE), ["smoke"])
     assert all(f"{stage.name}: done" in process.stdout for stage in recipe.stages)
-    _, _, tables = process.stdout.partition("| solutions | choice |")
+    _, _, tables = process.stdout.partition("| solutions with an outcome | choice |")
     assert "on 6 test problems (%)" in tables and "| 12 |" in tables and "| 48 |" in tables
     assert "The learning rate with the highest avg@k, of " in tables
     assert "| Full-Step-DPO, γ 4, rate 1e-6 | 6 test | 1 |" in tables
