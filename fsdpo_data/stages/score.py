@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -131,9 +132,11 @@ class ScoreStage(Stage):
         """Return the solutions of a file with their step rewards."""
         draft, failures = run.draft, run.failures
         rewards: list[list[float] | None] = []
+        # Once per file: a search per batch would read all problems thousands of times.
+        questions = questions_by_id(draft.current_files("problems"), table["problem_id"])
         for start in range(0, table.num_rows, SCORING_BATCH):
             batch = table.slice(start, SCORING_BATCH)
-            rewards += self._score_rows(run, batch)
+            rewards += self._score_rows(run, batch, questions)
             failures.check_engine(has_finished_items=bool(draft.written_files("solutions")))
             draft.progress.advance(batch.num_rows)
         failures.save()  # before the file, which a resumed run does not score again
@@ -156,9 +159,10 @@ class ScoreStage(Stage):
         if not self._is_remote:
             batches = {row // SCORING_BATCH for row in failed_rows}
             rows_to_score = [row for row in range(len(ids)) if row // SCORING_BATCH in batches]
+        questions = questions_by_id(run.draft.current_files("problems"), table["problem_id"])
         for start in range(0, len(rows_to_score), SCORING_BATCH):
             rows = rows_to_score[start : start + SCORING_BATCH]
-            new_rewards = self._score_rows(run, table.take(rows))
+            new_rewards = self._score_rows(run, table.take(rows), questions)
             for row, row_rewards in zip(rows, new_rewards, strict=True):
                 rewards[row] = row_rewards
         if all(ids[row] in failures for row in failed_rows):
@@ -168,12 +172,19 @@ class ScoreStage(Stage):
         write_parquet(replace_column(table, "step_rewards", rewards), file)
         failures.save()  # after the file: a stopped process scores the solutions once more
 
-    def _score_rows(self, run: _ScoringRun, table: pa.Table) -> list[list[float] | None]:
-        """Return the step rewards of some solutions, and record the failed ones."""
+    def _score_rows(
+        self, run: _ScoringRun, table: pa.Table, questions: Mapping[str, str]
+    ) -> list[list[float] | None]:
+        """Return the step rewards of some solutions, and record the failed ones.
+
+        Args:
+            run: The run.
+            table: The solutions.
+            questions: The questions, by problem id.
+        """
         failures = run.failures
         scorer = run.load_scorer()
         rows = table.select(["solution_id", "problem_id", "prompt", "completions"]).to_pylist()
-        questions = questions_by_id(run.draft.current_files("problems"), table["problem_id"])
         items = []
         for row in rows:
             prompt = run.render_prompt(row["prompt"])
