@@ -18,7 +18,7 @@ from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
 from fsdpo_data.engines.scorers.prm_formats import RECORDED_VALUES, ScoreSettings
 from fsdpo_data.exchange.formats import ExchangeFormat, find_response_format
 from fsdpo_data.exchange.import_options import ImportOutputsOptions
-from fsdpo_data.exchange.prompt_questions import PromptQuestions
+from fsdpo_data.exchange.prompt_questions import PromptQuestions, QuestionIndex
 from fsdpo_data.exchange.response_formats import (
     Fields,
     RecordedResponse,
@@ -67,6 +67,7 @@ class RecordedResponseImport(RowImport):
             )
         self.source_refs = self.gold_problems.source_refs
         self._problem_of_question = unambiguous_problems(self.gold_problems.problems)
+        self._known_questions = QuestionIndex(self._problem_of_question)
         self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
         self._prompt_questions = PromptQuestions(self.template if options.template else None)
         self._n_conflicts = 0  # responses whose question has another gold in an earlier row
@@ -293,16 +294,11 @@ class RecordedResponseImport(RowImport):
         if stated_key and stated_key in question_key(prompt):
             text = question
         key = question_key(text)
-        matches = [
-            (key.rfind(known_key) + len(known_key), len(known_key), known_key)
-            for known_key in self._problem_of_question
-            if known_key in key
-        ]
-        if not matches:
+        match = self._known_questions.find_last(key)
+        if match is None:
             raise UnusableRowError(UNMATCHED_REASON)
-        # The match that ends last, and the longest of the matches that end there.
-        end, n_chars, matching_key = max(matches)
-        if _has_further_question(normalise_question(text), end - n_chars, end):
+        matching_key, end = match
+        if _has_further_question(normalise_question(text), end - len(matching_key), end):
             raise UnusableRowError(
                 "the prompt has another question after the last question of the given problems"
             )

@@ -1,12 +1,44 @@
 """The questions of recorded prompts: a file may have only the prompts, with a template around."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, TEMPLATES, ChatFormat, Template
 
+_MAX_INDEXED_CHARS = 16  #: Characters of a question by which it is found.
 _MAX_QUOTED_CHARS = 60  #: Characters of a shared text in a warning.
+
+
+class QuestionIndex:
+    """Finds known questions in a text, in a time that does not depend on their number.
+
+    Args:
+        keys: The known questions, from :func:`~fsdpo_data.problems.question_key.question_key`.
+    """
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        keys = [*keys]
+        self._n_chars = min([_MAX_INDEXED_CHARS, *map(len, keys)])
+        self._keys_by_start: dict[str, list[str]] = {}
+        for key in keys:
+            self._keys_by_start.setdefault(key[: self._n_chars], []).append(key)
+
+    def find_last(self, text: str) -> tuple[str, int] | None:
+        """Return the question that ends last in a text, and its end; None without any.
+
+        Of several questions that end there, the longest is returned.
+        """
+        ends = [
+            (start + len(key), len(key), key)
+            for start in range(len(text))
+            for key in self._keys_by_start.get(text[start : start + self._n_chars], ())
+            if text.startswith(key, start)
+        ]
+        if not ends:
+            return None
+        end, _, key = max(ends)
+        return key, end
 
 
 class PromptQuestions:

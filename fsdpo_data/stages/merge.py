@@ -11,6 +11,7 @@ that depend on the new samples or rewards are then written again.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, cast
@@ -189,8 +190,7 @@ def copy_shards(
     command_options = _finishing_options(first_shard, options, options_class)
     with lock_run_directory(out, first_shard.config, resume=True):
         _discard_resolved_failures([shard.path for shard in shards], out)
-        for shard in shards:
-            _copy_shard(shard.path, out)
+        _copy_files([shard.path for shard in shards], out)
     return command_options
 
 
@@ -360,36 +360,41 @@ def _discard_resolved_failures(shards: Sequence[Path], out: Path) -> None:
             (out / FAILURES_FILE).unlink()  # last: a stopped merge discards again
 
 
-def _copy_shard(shard: Path, out: Path) -> None:
-    """Copy the files of a shard into ``out``; JSON lines are appended to the existing ones."""
-    for file in sorted(shard.rglob("*")):
-        path = file.relative_to(shard)
+def _copy_files(shards: Sequence[Path], out: Path) -> None:
+    """Copy the files of all shards into ``out``; JSON lines are appended to the existing ones."""
+    files_by_path: dict[Path, list[Path]] = {}
+    for shard in shards:
+        for file in sorted(shard.rglob("*")):
+            files_by_path.setdefault(file.relative_to(shard), []).append(file)
+    for path, files in files_by_path.items():
         target = out / path
         datasets = [out / folder for folder in path.parents]  # their solutions have the lines
-        is_nested_config = file.name == CONFIG_FILE and path.parent.name
-        if file.name == COMPLETIONS_FILE:
-            _append_lines(file, target, datasets)
-        elif file.name == FAILURES_FILE:
+        is_nested_config = path.name == CONFIG_FILE and path.parent.name
+        if path.name == COMPLETIONS_FILE:
+            _append_lines(files, target, datasets)
+        elif path.name == FAILURES_FILE:
             # A sealed dataset has all failures of the shards that still hold.
             if not any((dataset / MANIFEST_FILE).exists() for dataset in datasets):
-                _append_lines(file, target)
-        elif (file.suffix == ".parquet" or is_nested_config) and not target.exists():
-            copy_file(file, target)
+                _append_lines(files, target)
+        elif (path.suffix == ".parquet" or is_nested_config) and not target.exists():
+            copy_file(files[0], target)
 
 
-def _append_lines(source: Path, target: Path, datasets: Sequence[Path] = ()) -> None:
-    """Append the complete lines of a file that another file does not have yet.
+def _append_lines(sources: Sequence[Path], target: Path, datasets: Sequence[Path] = ()) -> None:
+    """Append the complete lines of files that another file does not have yet.
 
     Args:
-        source: The file with the lines.
+        sources: The files with the lines.
         target: The file that receives the lines; it is created if it is missing.
         datasets: Datasets that depend on the lines. They are discarded before lines are appended.
     """
-    key = itemgetter(_LINE_KEYS[source.name])
+    key = itemgetter(_LINE_KEYS[target.name])
     with store_errors(target.parent):
         target.parent.mkdir(parents=True, exist_ok=True)
+    # Opening the target reads all of it, so it is opened once for all shards.
     with JsonlLog.open(target, key) as log:
-        for number, batch in enumerate(_new_lines(source, log, key)):
+        batches = chain.from_iterable(_new_lines(source, log, key) for source in sources)
+        for number, batch in enumerate(batches):
             if number == 0:
                 for dataset in datasets:
                     discard_dataset(dataset)

@@ -133,7 +133,9 @@ class ReferenceStore:
                 rows = _read_shard(file)
                 stored_prompts.update(rows["prompt"])
                 stored_texts.update(rows["text"])
-                matches = rows.filter(pl.col("solution").is_in(list(solutions)))
+                # A set: `is_in` would build a table of all keys for each file.
+                is_wanted = [solution in solutions for solution in rows["solution"]]
+                matches = rows.filter(pl.Series(is_wanted, dtype=pl.Boolean))
             arrays = (values.to_numpy() for values in matches["logprobs"])
             logprobs |= zip(matches["solution"], arrays, strict=True)
         if stored_prompts and not any(key.prompt in stored_prompts for key in keys):

@@ -45,9 +45,10 @@ def render_comparison(
     problem_list = ProblemList(_MARKS, len(positions))
     capacity = problem_list.budget_bytes // problem_list.bytes_per_problem
 
-    def is_unchanged(key: tuple[int, int]) -> bool:
-        pair = pairs[key[0]]
-        return (pair.name, pair.problems[key[1]].problem_id) not in changed
+    keys = [[(pair.name, problem.problem_id) for problem in pair.problems] for pair in pairs]
+
+    def is_unchanged(position: tuple[int, int]) -> bool:
+        return keys[position[0]][position[1]] not in changed
 
     page_keys = sorted(sorted(positions, key=is_unchanged)[:capacity])
     for number, pair in enumerate(pairs):
