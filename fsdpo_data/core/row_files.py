@@ -64,7 +64,7 @@ class SourceRows(NamedTuple):
 
     location: str  #: Path or dataset with config, for messages.
     source: str  #: Value of ``Problem.source``.
-    rows: list[SourceRow]  #: The rows.
+    rows: Sequence[SourceRow]  #: The rows.
 
 
 def data_files(name: str, split: str) -> list[Path]:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,7 +58,7 @@ def open_source(name: str | Path, split: str) -> ImportSource:
     if hub_source is not None:
         commit, configs = load_hub(hub_source, split)
         ref = SourceRef(hub_source.name, commit, split)
-        rows = [row for config in configs for row in config.rows]
+        rows = chain.from_iterable(config.rows for config in configs)
         return ImportSource(ref.name, ref, [ImportedFile(ref.name, ref.name, rows)])
     paths = data_files(str(name), split)
     try:

@@ -1,8 +1,9 @@
 """Datasets on the Hub: their short names, their expected content, and downloads."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Self
 
 from fsdpo_data.core.errors import FsdpoError, InputError, UnavailableError, suggest_names
@@ -115,14 +116,30 @@ def load_hub(source: HubSource, split: str) -> tuple[str, list[SourceRows]]:
     commit = resolve_commit(source.repo)
     all_rows = []
     for config in source.configs:
-        records = _fetch(source.repo, config, split, commit)
+        rows = _TableRows(_fetch(source.repo, config, split, commit))
         label = f"{source.repo.name}:{config}" if config else source.repo.name
-        rows = [SourceRow(number, record) for number, record in enumerate(records, start=1)]
         all_rows.append(SourceRows(label, source.repo.name, rows))
     return commit, all_rows
 
 
-def _fetch(repo: HubRepo, config: str | None, split: str, commit: str) -> list[dict[str, Any]]:
+class _TableRows(Sequence[SourceRow]):
+    """The rows of a table of the library `datasets`, which stays on disk."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return len(self._table)
+
+    def __getitem__(self, index: Any) -> Any:
+        return SourceRow(index + 1, self._table[index])
+
+    def __iter__(self) -> Iterator[SourceRow]:
+        return map(SourceRow, count(1), self._table)
+
+
+def _fetch(repo: HubRepo, config: str | None, split: str, commit: str) -> Any:
+    """Return the table of a config, whose rows are read from disk."""
     import datasets
     from datasets.exceptions import DatasetsError
 
@@ -154,4 +171,4 @@ def _fetch(repo: HubRepo, config: str | None, split: str, commit: str) -> list[d
         raise InputError(
             f"the local copy of {repo} is damaged ({error}). Remove {files}, and load it again."
         ) from None
-    return list(table)
+    return table

@@ -387,13 +387,12 @@ def _open_hub_dataset(source: HubSource, config: str, *, allow_benchmark: bool) 
     commit, (records,) = load_hub(source, "train")
     identity = f"{source.repo.name}@{commit}"
     questions = _read_questions(content.problem_files)
-    rows = [
-        (
-            f"{records.location}, row {record.row_number}",
-            _with_question(dict(record.fields), questions),
-        )
-        for record in records.rows
-    ]
+
+    def read_rows() -> Iterator[LocatedRow]:
+        for record in records.rows:
+            location = f"{records.location}, row {record.row_number}"
+            yield location, _with_question(dict(record.fields), questions)
+
     manifest = content.manifest
     dropped_ids: set[str] = set()
     if config == "pairs" and manifest is not None and may_lack_thinking(manifest):
@@ -402,7 +401,7 @@ def _open_hub_dataset(source: HubSource, config: str, *, allow_benchmark: bool) 
     return RowSource(
         identity=identity,
         name=identity,
-        rows=lambda: _keep_thinking(iter(rows), dropped_ids),
+        rows=lambda: _keep_thinking(read_rows(), dropped_ids),
         is_dataset=bool(config),
         provenance={**(_provenance(manifest) if manifest else {}), "dataset": identity},
         manifest=manifest,

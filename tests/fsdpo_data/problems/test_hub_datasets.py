@@ -214,7 +214,10 @@ def test_a_damaged_arrow_file_in_the_cache_is_named(
     monkeypatch.setattr(hub_datasets, "resolve_commit", lambda repo: commit)
     source = HubSource.parse("org/name", {})
     assert source is not None
-    assert len(load_hub(source, "train")[1][0].rows) == 40
+    [(_, _, rows)] = load_hub(source, "train")[1]
+    # The rows stay on disk, and can be read several times.
+    assert [row.row_number for row in rows] == [row.row_number for row in rows]
+    assert len(rows) == 40 and [*rows][39] == rows[39]
     data = bytearray(file.read_bytes())
     start = data.index(b"An ordinary")
     for changes in ({start: b"\xff\xfe"}, {start - 20: b"\xff\xff\xff\x7f"}):
