@@ -31,14 +31,21 @@ def print_summary(statistics: DatasetStatistics, title: str) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+    table = Table(
+        title=escape_for_terminal(title),
+        title_justify="left",
+        show_header=False,
+        box=None,
+        pad_edge=False,
+    )
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in summary_rows(statistics):
-        table.add_row(name, escape_for_terminal(value))
+    for row in summary_rows(statistics):
+        table.add_row(*map(escape_for_terminal, row))
     Console().print(table)
     for warning in dataset_warnings(statistics):
-        Console().print(f"[yellow]warning:[/] {with_flags(warning, {})}", highlight=False)
+        text = escape_for_terminal(with_flags(warning, {}))
+        Console().print(f"[yellow]warning:[/] {text}", highlight=False)
 
 
 def escape_for_terminal(text: str) -> str:
@@ -102,8 +109,8 @@ def print_columns(columns: Mapping[str, Sequence[ColumnSummary]]) -> None:
         table.add_column("null", justify="right", no_wrap=True)
         table.add_column("description", overflow="fold")
         for column in summaries:
-            cells = (column.type, f"{column.nulls:,}", column.description)
-            table.add_row(column.name, *map(escape_for_terminal, cells))
+            cells = (column.name, column.type, f"{column.nulls:,}", column.description)
+            table.add_row(*map(escape_for_terminal, cells))
         Console().print(table)
     Console().print(f"\nschema {SCHEMA_VERSION}; SCHEMA.md has the rules for values and versions")
 

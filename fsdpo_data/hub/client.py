@@ -205,6 +205,11 @@ def answer_errors() -> Iterator[None]:
         raise
     except _ANSWER_ERRORS as error:
         raise ForeignAnswerError(str(error)) from error
+    except RuntimeError as error:
+        # The client wraps errors of an upload.
+        if not isinstance(error.__cause__, _ANSWER_ERRORS):
+            raise
+        raise ForeignAnswerError(str(error)) from error
 
 
 def call_hub(function: Callable[..., ResultT], *args: Any, **kwargs: Any) -> ResultT:
