@@ -527,8 +527,13 @@ def test_changed_answers_of_the_hub_end_in_messages(
 
 
 @OUTDATED_UPLOAD
-def test_an_upload_without_its_address_ends_in_a_message(hub: HubServer, tmp_path: Path) -> None:
-    hub.changed_bodies["/info/lfs"] = lambda body: body.replace(b'"upload"', b'"other"')
+def test_an_upload_without_its_address_ends_in_a_message(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.repos.clear()
+    hub.large_files.clear()
+    changed_bodies = {"/info/lfs": lambda body: body.replace(b'"upload"', b'"other"')}
+    monkeypatch.setattr(hub, "changed_bodies", changed_bodies)
     with use_hub_cache(tmp_path):
         code, output = run_in_process(["fsdpo_data", "push", str(FROZEN), "o/data"])
     assert code == 1 and "answers, but not like a Hugging Face Hub" in output
