@@ -197,7 +197,7 @@ def format_gain(
     baseline: str,
     ids: Collection[str],
 ) -> str:
-    """Return the paired difference of avg@k, and that of each common seed; empty without one."""
+    """Return the paired difference of avg@k, and the one of each common seed, or nothing."""
     if baseline not in by_policy or policy in (baseline, START):
         return ""
     gains_by_seed = paired_gains(by_policy[policy], by_policy[baseline], ids)
