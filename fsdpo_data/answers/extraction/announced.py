@@ -154,7 +154,8 @@ def _parse_marker(text: str, position: int, trigger: str) -> tuple[str, int] | N
         line_start = text_before[text_before.rfind("\n") + 1 :]
         has_line_start = "\n" in text_before or len(text_before) < _CONTEXT_CHARS
         starts_line = not line_start.strip(" \t*") and has_line_start
-        return ("label", position + 2) if starts_line else None
+        is_name = _PATTERNS["second_name"].search(text, position)
+        return ("label", position + 2) if starts_line and not is_name else None
     if trigger in ("ption is", "hoice is"):
         previous_words = text_before[:-1].rstrip().lower()
         is_verdict = previous_words.endswith(("correct", "right"))
@@ -200,8 +201,8 @@ def _read_answer(text: str, rule: str, end: int) -> AnnouncedAnswer | None:
     is_prose = len(_PATTERNS["word"].findall(answer)) > _MAX_ANSWER_WORDS or _PATTERNS[
         "heading"
     ].match(answer)
-    # "#### Check of the result" is a heading, but GSM8K's "#### 18" is an answer.
-    is_heading = rule == "hash" and not _PATTERNS["value"].search(answer)
+    # "#### Check for n = 3" is a heading, but GSM8K's "#### 18" is an answer.
+    is_heading = rule == "hash" and _PATTERNS["words_of_heading"].match(answer)
     if (is_prose or is_heading) and text_after[used_chars:].strip():
         return None
     return AnnouncedAnswer(answer, rule, end)

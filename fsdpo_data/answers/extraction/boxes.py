@@ -63,7 +63,7 @@ def text_tail(text: str, size: int) -> str:
 def search_window(text: str) -> str:
     """Return the end of a text, or the part from its last box if the end has no box."""
     end = text if len(text) <= SEARCH_WINDOW_CHARS else text_tail(text, SEARCH_WINDOW_CHARS)
-    if len(text) == len(end) or "box" in end or "Boxed" in end:
+    if len(text) == len(end) or _FIRST_BOX.search(end):
         return end
     last_box = max(map(text.rfind, _SEARCHED_COMMANDS))
     return text[last_box : last_box + SEARCH_WINDOW_CHARS] if last_box >= 0 else end

@@ -41,6 +41,8 @@ MARKED_RULES = frozenset(
 _MAX_GAP_CHARS = 80
 _MAX_ANNOUNCED_WORDS = 4  #: Maximum words of an announced answer that replaces a box before it.
 _WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
+#: The first two characters of an announced answer that may be a list or a table.
+_LIST_STARTS = ("- ", "* ", "• ", "1.", "1)", "| ")
 #: Maximum headings to check. The limit bounds the cost of a text full of headings.
 _MAX_HEADINGS = 8
 #: End-of-turn tokens that some samplers leave in the text.
@@ -121,9 +123,11 @@ def extract_answer(response: str) -> ExtractedAnswer:
     if announced is None or "box" in announced.answer:
         open_box = truncated_box_content(text)
     if announced is not None and open_box is None:
-        starts_list = announced.answer[:2] in ("- ", "* ", "1.", "1)", "| ")
-        items = closing_list(text) if starts_list else None
-        answer = announced.answer if items is None else items
+        answer = announced.answer
+        if answer[:2] in _LIST_STARTS:
+            items = closing_list(text)
+            is_line = "\n" in text_after[: text_after.find(answer)]
+            answer = items or (_PATTERNS["item_start"].sub("", answer) if is_line else answer)
         return _without_retracted_part(ExtractedAnswer(answer, announced.rule))
     return _extract_unannounced(text, open_box)
 
@@ -249,9 +253,10 @@ def _is_denied(answer: str, text: str) -> bool:
     """Whether a text denies an answer: "so 18 is not a solution"."""
     answer = answer.rstrip("$) ")
     denials = _PATTERNS["denial"].finditer(text) if " not " in text and answer else ()
-    subjects = [text[: denial.start()].rstrip("$) \n") for denial in denials]
+    subjects = [text[: denial.start()].rstrip("$)\\, \n") for denial in denials]
+    # "-3 is not valid" does not deny 3.
     return any(
-        subject.endswith(answer) and not subject[: -len(answer)][-1:].isalnum()
+        subject.endswith(answer) and not _PATTERNS["value_start"].search(subject[: -len(answer)])
         for subject in subjects
     )
 

@@ -1,5 +1,8 @@
 """Retractions, surrenders and unfinished texts: does a response keep its answer?"""
 
+import re
+from collections.abc import Iterator
+
 from fsdpo_data.answers.extraction.phrases import TRIGGER_WORDS, load_phrases
 from fsdpo_data.answers.lexicon.vocabulary import contains_any
 from fsdpo_data.answers.parsing.prose import unwrap_text
@@ -9,23 +12,33 @@ _PATTERNS = load_phrases("retractions")
 _SURRENDER_CHARS = 400  #: Characters at the end of a response that may contain a surrender.
 _UNFINISHED_CHARS = frozenset(",:;=+/([{<-")  #: Characters that cannot end a finished text.
 _END_CHARS = 40  #: Characters at the end that may show that a text is not finished.
+_SENTENCE_CHARS = 400  #: Characters before a retraction that are searched for its sentence.
+_SENTENCE_END = re.compile(r"[.?!](?=[\s$])|\n")
 _MIN_CHARS = 8  #: A shorter text cannot contain a retraction or a condition.
 
 
 def end_of_retraction(text_after: str) -> int | None:
     """Return the end of the first retraction in the text after an answer, or None."""
-    is_possible = len(text_after) > _MIN_CHARS and contains_any(
-        text_after, TRIGGER_WORDS["retraction"]
-    )
-    retraction = _PATTERNS["retraction"].search(text_after) if is_possible else None
-    return retraction.end() if retraction else None
+    if len(text_after) <= _MIN_CHARS or not contains_any(text_after, TRIGGER_WORDS["retraction"]):
+        return None
+    return next((retraction.end() for retraction in _find_retractions(text_after)), None)
 
 
 def after_last_retraction(text: str) -> str:
     """Return the part of a text after its last retraction, or the text if it retracts nothing."""
-    is_possible = contains_any(text, TRIGGER_WORDS["retraction"])
-    retractions = list(_PATTERNS["retraction"].finditer(text)) if is_possible else []
+    if not contains_any(text, TRIGGER_WORDS["retraction"]):
+        return text
+    retractions = list(_find_retractions(text))
     return text[retractions[-1].end() :].lstrip(" ,.;:*…-—") if retractions else text
+
+
+def _find_retractions(text: str) -> Iterator[re.Match[str]]:
+    """Yield the retractions that are not about another value: "For n = 1 this is not true"."""
+    for retraction in _PATTERNS["retraction"].finditer(text):
+        about = retraction.lastgroup
+        sentence = _SENTENCE_END.split(text[: retraction.start()][-_SENTENCE_CHARS:])[-1]
+        if about is None or not _PATTERNS[f"other_{about}"].search(sentence):
+            yield retraction
 
 
 def drop_retracted_part(answer: str) -> str:
