@@ -199,6 +199,7 @@ def test_groups_of_stages_and_unrecorded_parts_can_be_left_out() -> None:
     assert names("groups=samples", "unrecorded=sample") - base == {
         f"samples-{part}" for part in range(1, 7)
     }
+    assert names("rewards=score") - names() == {"rewards", "record-rewards"}
     groups = [names(f"groups={name}") for name in ("curve", "rates", "policies")]
     assert set.union(*groups) == names("groups=all") and groups[0] == names()
     assert set.intersection(*groups) == names("groups=samples")
