@@ -222,9 +222,10 @@ class PreferenceTrainer(StageTrainer):
         #: For each metric: the sum over pairs since the last log, and the number of pairs.
         self.metric_sums = torch.zeros(len(METRICS), 2)
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+    def make_sampler(self) -> Any:
+        """Return the sampler of the rows: batches of prompts with ``batch_pairs``."""
         if not self.stage_config.batch_pairs:
-            return super()._get_train_sampler(train_dataset)
+            return super().make_sampler()
         return PairBatchSampler(self.train_dataset, self.stage_config, self.args.world_size)
 
     def count_items(self, batch: Mapping[str, Any]) -> int:

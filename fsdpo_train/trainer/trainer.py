@@ -133,8 +133,13 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         """Return the models that training runs; some have a vocabulary head."""
         return [self.model]
 
-    def _get_train_sampler(self, train_dataset: Any = None) -> PromptGroupedSampler:
+    def make_sampler(self) -> Any:
+        """Return the sampler of the rows, with a method ``set_epoch``."""
         return PromptGroupedSampler(self.train_dataset, self.stage_config, self.args.world_size)
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        self.train_sampler = self.make_sampler()
+        return self.train_sampler
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """Create the schedule of the learning rate, with the warm-up in whole steps."""
@@ -234,6 +239,8 @@ class StageTrainer(transformers.Trainer):  # type: ignore[misc]
         """
         if self.state.global_step >= self.state.max_steps:
             return [], None
+        # Accelerate tells no sampler of a run that resumes within an epoch on several processes.
+        self.train_sampler.set_epoch(int(self.state.epoch))
         batches = list(islice(epoch_iterator, num_batches))
         batch_items = torch.tensor(sum(map(self.count_items, batches)))
         return batches, self.accelerator.gather(batch_items.to(device)).sum()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -205,7 +206,7 @@ def test_padding_rows_fill_the_last_batch() -> None:
     one_process = SimpleNamespace(world_size=1, per_device_train_batch_size=2)
     assert pad_to_world_size(rows, one_process) is rows
     config = PrmConfig(data=Path("data"), out=Path("out"), batch_size=2)
-    sampler = StageTrainer._get_train_sampler(
+    sampler = StageTrainer.make_sampler(
         SimpleNamespace(train_dataset=padded_rows, stage_config=config, args=arguments)
     )
     order = list(sampler)
@@ -318,6 +319,41 @@ def test_two_processes_train_to_the_same_weights_as_one_process(
         for name in ("one", "two")
     )
     assert max(float((expected[name] - weights[name]).abs().max()) for name in expected) < tolerance
+
+
+@pytest.mark.short_proof
+@pytest.mark.parametrize("options", [[], ["--batch-pairs", 8]], ids=["rows", "batches of pairs"])
+def test_two_processes_resume_in_the_order_of_a_later_epoch(
+    options: list[Any], policy: Path, tmp_path: Path
+) -> None:
+    """The rows after the checkpoint are those that the epoch has left."""
+    data = write_rows(tmp_path / "rows.jsonl", preference_rows(prompts=12))
+    arguments = ["dpo", data, "--model", policy, "--lr", "1e-3", "--epochs", 2, "--grad-accum", 1]
+    arguments += ["--batch-size", 1, "--save-every", 8, "--save-limit", 2, *options]
+    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+
+    def train(out: Path, *others: Any) -> None:
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        line = [*torchrun, "--nproc-per-node", 2, "-m", "fsdpo_train", *arguments, *others]
+        ran = subprocess.run(
+            [str(argument) for argument in (*line, "--out", out)],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+        )
+        assert ran.returncode == 0, ran.stderr[-3000:]
+
+    train(whole)
+    for name in ("dpo.json", "checkpoints/checkpoint-8"):
+        source, target = whole / name, resumed / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+    train(resumed, "--resume")
+    expected, weights = (
+        transformers.AutoModelForCausalLM.from_pretrained(out).state_dict()
+        for out in (whole, resumed)
+    )
+    assert all(torch.equal(expected[name], weights[name]) for name in expected)
 
 
 @pytest.mark.proof
