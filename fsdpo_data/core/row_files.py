@@ -215,7 +215,7 @@ def _read_json_lines(path: Path) -> Iterator[SourceRow]:
         except ValueError:
             content = None  # each line is a list, so each line gets its reason
         if isinstance(content, list) and any(isinstance(value, dict) for value in content):
-            yield from _rows_of_json(content)
+            yield from _rows_of_json(path, content)
             return
     yield from _read_lines(path)
 
@@ -296,27 +296,40 @@ def _read_json_file(path: Path) -> Iterator[SourceRow]:
             ) from None
         yield from _read_lines(path)
         return
-    yield from _rows_of_json(content)
+    yield from _rows_of_json(path, content)
 
 
-def _rows_of_json(content: Any) -> Iterator[SourceRow]:
+def _rows_of_json(path: Path, content: Any) -> Iterator[SourceRow]:
     """Yield the rows of a JSON file: a list, a list in a field, columns, or a single object."""
     values = [content]
     if isinstance(content, list):
         values = content
     elif isinstance(content, dict):
-        values = _find_row_list(content) or _rows_of_columns(content) or values
+        values = _find_row_list(path, content) or _rows_of_columns(content) or values
     for number, value in enumerate(values, start=1):
         yield _to_source_row(number, value)
 
 
-def _find_row_list(content: Mapping[str, Any]) -> list[Any]:
-    """Return the list of objects in a field of a JSON object; empty without one."""
-    for name in _ROW_FIELDS:
-        value = content.get(name)
-        if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
-            return value
-    return []
+def _find_row_list(path: Path, content: Mapping[str, Any]) -> list[Any]:
+    """Return the list of objects in a field of a JSON object; empty without one.
+
+    Raises:
+        InputError: if several fields may be the rows.
+    """
+    row_lists = {
+        name: value
+        for name, value in content.items()
+        if name in (*_ROW_FIELDS, *SPLITS)
+        and isinstance(value, list)
+        and value
+        and all(isinstance(row, dict) for row in value)
+    }
+    names = [name for name in _ROW_FIELDS if name in row_lists]
+    if names and len(row_lists) > 1:
+        raise InputError(
+            f"{path}: the fields {', '.join(row_lists)} have rows. Write each of them in a file."
+        )
+    return row_lists[names[0]] if names else []
 
 
 def _rows_of_columns(content: Mapping[str, Any]) -> list[dict[str, Any]]:
