@@ -24,7 +24,7 @@ from fsdpo_train.losses.preference_losses import (
     PairLogprobs,
     PreferenceSpec,
     SolutionBatch,
-    step_weights,
+    StepWeights,
 )
 
 
@@ -49,8 +49,8 @@ def preference_loss(
         - ``kl``: KL divergence from the reference to the policy, in nats per solution. The estimate
           assumes that the solutions are samples of the reference. NaN without a reference.
         - ``alpha_entropy``: entropy of the step weights, 1 if they are uniform, and 0 if one step
-          has all the weight. NaN if every solution has a single step, or the loss uses no step
-          rewards.
+          has all the weight. NaN if every solution has a single step, or the loss gives no weights
+          to steps by their rewards.
     """
     chosen_P = solutions.chosen_P
     rejected_P = solutions.rejected_P
@@ -81,7 +81,9 @@ def preference_loss(
         "rewards/accuracies": ((margin_P > 0) + 0.5 * (margin_P == 0)).float().mean(),
         "kl": -ratio_S.mean() if loss.uses_reference else not_available,
         "alpha_entropy": (
-            _alpha_entropy(solutions, spec.gamma) if loss.uses_rewards else not_available
+            _alpha_entropy(solutions, loss.step_weights, spec.gamma)
+            if loss.step_weights is not None and loss.uses_rewards
+            else not_available
         ),
     }
     return value, metrics
@@ -126,15 +128,19 @@ def _token_weights(
     return weight_ST.masked_fill(solutions.step_ST < 0, 0)
 
 
-def _alpha_entropy(solutions: SolutionBatch, gamma: float) -> Tensor:
-    """Return the mean relative entropy of the step weights over chosen and rejected solutions."""
+def _alpha_entropy(solutions: SolutionBatch, weigh_steps: StepWeights, gamma: float) -> Tensor:
+    """Return the mean relative entropy of the step weights over chosen and rejected solutions.
+
+    The weights of a solution are divided by their sum.
+    """
     reward_SK, mask_SK = solutions.masked_rewards()
     chosen_S = solutions.chosen_P.unique()
     rejected_S = solutions.rejected_P.unique()
-    chosen_SK = step_weights(reward_SK[chosen_S], mask_SK[chosen_S], gamma, sign=1)
-    rejected_SK = step_weights(reward_SK[rejected_S], mask_SK[rejected_S], gamma, sign=-1)
+    chosen_SK = weigh_steps(reward_SK[chosen_S], mask_SK[chosen_S], gamma, 1)
+    rejected_SK = weigh_steps(reward_SK[rejected_S], mask_SK[rejected_S], gamma, -1)
+    weight_SK = torch.cat((chosen_SK, rejected_SK))
     solution_S = torch.cat((chosen_S, rejected_S))
-    return _relative_entropy(torch.cat((chosen_SK, rejected_SK)), mask_SK[solution_S])
+    return _relative_entropy(weight_SK / weight_SK.sum(-1, keepdim=True), mask_SK[solution_S])
 
 
 def _relative_entropy(alpha_SK: Tensor, mask_SK: Tensor) -> Tensor:

@@ -268,7 +268,13 @@ class ImplicitTrainer(PrmTrainer):
         """Return β·log(π/π_ref) up to every label position, shape [B, K]."""
         inputs_of_model = completion_inputs(inputs, self.share_prompt)
         completion_BT = inputs["completion_mask"]
-        with torch.no_grad():
+        # Accelerate gives autocast to the policy only.
+        autocast = torch.autocast(
+            self.args.device.type,
+            torch.bfloat16,
+            enabled=self.stage_config.dtype == "bfloat16" and not self.uses_bfloat16,
+        )
+        with torch.no_grad(), autocast:
             reference_N = self.reference(**inputs_of_model)
         ratio_N = model(**inputs_of_model) - reference_N
         ratio_BT = reference_N.new_zeros(completion_BT.shape)

@@ -27,6 +27,9 @@ ConfigT = TypeVar("ConfigT", bound=TrainConfig)
 
 #: The options of each stage for the embedded model.
 TINY_OPTIONS: Mapping[str, Mapping[str, Any]] = read_module_table(__file__)
+#: Default learning rate of adapters, as a multiple of that of full weights. An adapter starts at zero
+#: and is a product of small matrices, so the same rate changes the weights much less.
+LORA_FACTOR = 10
 #: Keys of ``config.json`` that training does not change, and that tell models of other sizes apart.
 _SIZE_KEYS = (
     "model_type",
@@ -52,6 +55,9 @@ def with_computed_defaults(config: ConfigT) -> ConfigT:
         subject = "tiny" if config.model == "tiny" else f"{config.model}, as large as tiny"
         values = ", ".join(f"`{name}={value}`" for name, value in defaults.items())
         log.info(f"{subject}: {values}")
+    elif config.lora and "lr" not in config.model_fields_set:
+        defaults = {"lr": LORA_FACTOR * config.lr}
+        log.info(f"LoRA: `lr={defaults['lr']:g}`, {LORA_FACTOR} times the rate of full weights")
     config = config.replace(**defaults)
     return config.replace(dtype=_default_dtype(config)) if config.dtype == "auto" else config
 

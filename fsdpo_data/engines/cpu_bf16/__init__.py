@@ -8,7 +8,7 @@ hidden behind the matrix products. On a CPU, the conversions cost time and memor
 this:
 
 - ``weights``: the model computes with bfloat16 copies of its float32 weights, so autocast has
-  nothing to convert. Gradients accumulate in float32, as in DeepSpeed. The optimizer sees only
+  nothing to convert. Gradients accumulate in float32. The optimizer sees only
   float32 weights, because an update of 1e-5 would round to zero in bfloat16.
 - ``attention``: the attention over shared prompts has a gradient of its own, which keeps scores
   in float32. It takes two thirds of the time of torch's gradient, and has half its error.

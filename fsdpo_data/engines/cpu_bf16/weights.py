@@ -38,7 +38,7 @@ class Bfloat16Weights:
     """bfloat16 copies of a model's float32 weights, for forward and backward passes on CPUs.
 
     Autocast converts every weight in every pass and keeps activations in float32, which costs
-    time and memory on CPUs. Gradients accumulate in float32, as in DeepSpeed.
+    time and memory on CPUs. Gradients accumulate in float32.
     """
 
     def __init__(self, model: Any) -> None:

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from functools import cache, partial
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import pytest
@@ -422,6 +423,37 @@ def test_the_entropy_of_step_weights_is_relative_to_uniform_weights(
     spec = PreferenceSpec(gamma=gamma)
     _, metrics = preference_loss(torch.zeros(2, n_steps).double(), solutions, spec)
     assert metrics["alpha_entropy"].item() == pytest.approx(expected, nan_ok=True)
+
+
+def test_the_entropy_is_that_of_the_weights_of_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loss with its own weights of steps has their entropy; weights of tokens have none."""
+    monkeypatch.setattr(PREFERENCE_LOSSES, "data", dict(PREFERENCE_LOSSES))
+
+    def first_step(reward_SK: Any, mask_SK: Any, gamma: float, sign: int) -> Any:
+        return 3 * torch.nn.functional.one_hot(torch.zeros(len(reward_SK), dtype=int), 3).double()
+
+    PREFERENCE_LOSSES.register(
+        PreferenceLoss(
+            name="first", summary="s", source="t", uses_rewards=True, step_weights=first_step
+        )
+    )
+    solutions = SolutionBatch(
+        reference_ST=torch.zeros(2, 3).double(),
+        step_ST=torch.arange(3).repeat(2, 1),
+        is_eos_ST=torch.zeros(2, 3, dtype=torch.bool),
+        reward_SK=torch.tensor([[0.9, 0.5, 0.1]] * 2).double(),
+        chosen_P=torch.tensor([0]),
+        rejected_P=torch.tensor([1]),
+    )
+    entropies = {
+        loss: preference_loss(torch.zeros(2, 3).double(), solutions, PreferenceSpec(loss=loss))[1][
+            "alpha_entropy"
+        ].item()
+        for loss in ("first", "full-step", "full-step-scaled", "public-code")
+    }
+    assert entropies["first"] == 0 and math.isnan(entropies["public-code"])
+    assert 0.9 < entropies["full-step"] < 1
+    assert entropies["full-step-scaled"] == pytest.approx(entropies["full-step"])
 
 
 def test_a_policy_equal_to_its_reference_has_no_margin():

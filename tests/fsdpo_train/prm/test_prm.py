@@ -793,3 +793,20 @@ def test_the_implicit_loss_is_the_cross_entropy_of_the_outcomes(
     assert logits.gather(1, last[:, None])[:, 0].tolist() == pytest.approx(log_ratios, abs=1e-4)
     loss = trainer.loss(logits, batch["labels"], is_labelled)
     assert loss.item() == pytest.approx(math.fsum(expected) / len(rows), abs=1e-5)
+
+
+def test_the_implicit_rewards_of_the_reference_are_zero_under_autocast(
+    policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """GPUs and several processes compute in bfloat16 by autocast."""
+    monkeypatch.setattr("fsdpo_train.trainer.trainer.uses_bfloat16_weights", lambda *_: False)
+    run_config = config(policy, data, tmp_path / "prm", loss="implicit", dtype="bfloat16")
+    net = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()
+    patch_to_return_logprobs(net)
+    arguments = training_arguments(run_config)
+    trainer = prm.ImplicitTrainer(run_config, False, model=net, args=arguments)
+    rows = prepare_data(policy, data).train[:6]
+    batch = {k: v.to(arguments.device) for k, v in collate_solutions(rows, 0).items()}
+    with torch.no_grad(), trainer.accelerator.autocast():
+        logits = trainer.logits(net, batch)
+    assert logits.abs().max() == 0

@@ -69,6 +69,19 @@ def test_stated_options_stay_even_if_they_equal_the_default() -> None:
     assert values(config) == (5e-7, 0.98, 8, 1)
 
 
+@pytest.mark.parametrize("config_class", OTHERS)
+def test_adapters_have_ten_times_the_learning_rate(
+    config_class: type[TrainConfig], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    model = str(save_random_model(tmp_path / "model"))
+    config = config_class(data="d", out="o", model=model, lora=4)
+    rate = 10 * OTHERS[config_class][0]
+    assert with_computed_defaults(config).lr == pytest.approx(rate)
+    assert f"LoRA: `lr={rate:g}`, 10 times the rate of full weights" in caplog.text
+    assert with_computed_defaults(config.replace(lr=3e-7)).lr == 3e-7
+
+
 def test_beta_of_tiny() -> None:
     config = DpoConfig(data="d", out="o", model="tiny")
     assert with_computed_defaults(config).beta == 1
