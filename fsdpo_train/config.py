@@ -186,6 +186,14 @@ class TrainConfig(Options):
         """Precision in which the start model is loaded."""
         return self.dtype if self.lora else "float32"
 
+    @property
+    def reference_dtype(self) -> str:
+        """Precision of the weights of a reference model: that of the policy while it computes."""
+        if self.load_in_4bit:
+            return "nf4"
+        is_converted = self.deepspeed is not None and self.dtype == "bfloat16"
+        return "bfloat16" if is_converted else self.weights_dtype
+
     def identity(self) -> dict[str, Any]:
         """Return the options that determine the trained weights, as JSON values.
 

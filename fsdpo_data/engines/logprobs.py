@@ -5,6 +5,7 @@ model return them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from types import MethodType
 from typing import Any, TypeGuard
 
@@ -70,8 +71,7 @@ def token_logprobs(
 
     The head processes one chunk of positions at a time, so only one chunk of logits is in memory.
     The backward pass recomputes every chunk except the last, where the gradients start. A head that
-    is not a plain linear layer runs as a module call, because DeepSpeed gathers shards around such
-    calls.
+    is not a plain linear layer runs as a module call.
 
     Args:
         hidden_ND: Hidden state at the position that predicts each target.
@@ -84,10 +84,9 @@ def token_logprobs(
     vocabulary = getattr(head, "out_features", hidden_ND.shape[-1])
     chunk_tokens = chunk_tokens or chunk_size(vocabulary, hidden_ND.device)
     if _is_plain_linear(head):
-        logprob_N: Tensor = _ChunkedHeadLogprobs.apply(
-            hidden_ND.to(head.weight.dtype), head.weight, target_N, chunk_tokens
-        )
-        return logprob_N
+        if hasattr(head.weight, "ds_id"):
+            return _sharded_head_logprobs(hidden_ND, target_N, head, chunk_tokens)
+        return _linear_head_logprobs(hidden_ND, target_N, head, chunk_tokens)
 
     def chunk_logprobs(hidden_CD: Tensor, target_C: Tensor) -> Any:
         """Return the log-probabilities of one chunk."""
@@ -106,8 +105,8 @@ def token_logprobs(
 def _is_plain_linear(head: Any) -> TypeGuard[torch.nn.Linear]:
     """Return whether a call of the head only multiplies by its weight.
 
-    A bias, hooks, a patched forward, an autocast to another type, and weights that DeepSpeed
-    shards (``ds_id``) all need a call of the module.
+    A bias, a patched forward, hooks other than DeepSpeed's, and an autocast to another type all
+    need a call of the module. DeepSpeed marks the weights that it shards with ``ds_id``.
     """
     if type(head) is not torch.nn.Linear or "forward" in vars(head) or head.bias is not None:
         return False
@@ -117,8 +116,34 @@ def _is_plain_linear(head: Any) -> TypeGuard[torch.nn.Linear]:
         torch.is_autocast_enabled(device_type)
         and torch.get_autocast_dtype(device_type) != weight.dtype
     )
-    has_hooks = head._forward_hooks or head._forward_pre_hooks
-    return not (is_cast or has_hooks or hasattr(weight, "ds_id"))
+    has_hooks = bool(head._forward_hooks or head._forward_pre_hooks)
+    return not is_cast and (hasattr(weight, "ds_id") or not has_hooks)
+
+
+def _linear_head_logprobs(
+    hidden_ND: Tensor, target_N: Tensor, head: torch.nn.Linear, chunk_tokens: int
+) -> Tensor:
+    """Return log π of the targets, shape [N], by the weight of the head."""
+    hidden_ND = hidden_ND.to(head.weight.dtype)
+    logprob_N: Tensor = _ChunkedHeadLogprobs.apply(hidden_ND, head.weight, target_N, chunk_tokens)
+    return logprob_N
+
+
+def _sharded_head_logprobs(
+    hidden_ND: Tensor, target_N: Tensor, head: torch.nn.Linear, chunk_tokens: int
+) -> Tensor:
+    """Return log π of the targets, shape [N], in a single call of a module that DeepSpeed shards.
+
+    All processes gather the weight together, in each call. They have batches of different lengths,
+    so one call per chunk would leave some of them waiting.
+    """
+    # A patched ``forward`` keeps the hooks around the call.
+    head.forward = partial(_linear_head_logprobs, head=head, chunk_tokens=chunk_tokens)
+    try:
+        logprob_N: Tensor = head(hidden_ND, target_N)
+    finally:
+        del head.forward
+    return logprob_N
 
 
 def upcast_half(value: Tensor) -> Tensor:

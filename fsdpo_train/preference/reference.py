@@ -7,19 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from fsdpo_data.core.errors import StoreError
 from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import LogProgress
-from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights, uses_bfloat16_weights
-from fsdpo_data.engines.logprobs import patch_to_return_logprobs
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.preference.data import group_inputs
 from fsdpo_train.preference.pairs import PromptGroup
 from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
-from fsdpo_train.trainer.deepspeed import without_zero3_partitioning
-from fsdpo_train.trainer.models import load_model
+from fsdpo_train.trainer.reference_model import ReferenceModel
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +35,7 @@ def reference_fingerprint(config: DpoConfig, model: str, tokenizer: Any) -> dict
         "model": model,
         "tokenizer": digest(tokenizer.backend_tokenizer.to_str(), tokenizer.eos_token_id),
         "precision": config.dtype,
-        "weights": "nf4" if config.load_in_4bit else config.weights_dtype,
+        "weights": config.reference_dtype,
     }
 
 
@@ -150,25 +146,14 @@ def _compute_missing(
     share_prompt: bool,
 ) -> None:
     """Load the reference model, and add the missing log-probabilities to the store."""
-    with without_zero3_partitioning(arguments):
-        model, tokenizer = load_model(config, "AutoModelForCausalLM")
-    model = model.to(arguments.device).eval()
-    if uses_bfloat16_weights(config.dtype, arguments):
-        Bfloat16Weights(model).install()
-    patch_to_return_logprobs(model, attention=config.attention)
+    reference = ReferenceModel(config, arguments, config.attention)
     unsaved: list[tuple[ReferenceKey, list[float]]] = []
     progress = LogProgress(log)
     progress.phase("reference", sum(len(group.solutions) for group in missing_groups))
-    batch_size = 1 if model.device.type == "cpu" else config.batch_size
+    batch_size = 1 if arguments.device.type == "cpu" else config.batch_size
     for start in range(0, len(missing_groups), batch_size):
         batch = missing_groups[start : start + batch_size]
-        logprobs = _solution_logprobs(
-            model,
-            batch,
-            tokenizer,
-            dtype=config.dtype,
-            share_prompt=share_prompt,
-        )
+        logprobs = _solution_logprobs(reference, batch, share_prompt=share_prompt)
         batch_keys = [key for group in batch for key in _group_keys(group, store)]
         unsaved.extend(zip(batch_keys, logprobs, strict=True))
         if len(unsaved) >= SOLUTIONS_PER_FILE or start + batch_size >= len(missing_groups):
@@ -178,20 +163,18 @@ def _compute_missing(
 
 
 def _solution_logprobs(
-    model: Any, groups: Sequence[PromptGroup], tokenizer: Any, *, dtype: str, share_prompt: bool
+    reference: ReferenceModel, groups: Sequence[PromptGroup], *, share_prompt: bool
 ) -> list[list[float]]:
     """Return the log-probabilities of the completion tokens, one list per solution.
 
-    The patched model returns them as one vector over the tokens of all solutions (N).
+    The model returns them as one vector over the tokens of all solutions (N).
     """
     batch_inputs = group_inputs(
-        groups, share_prompt=share_prompt, pad_id=tokenizer.pad_token_id or 0
+        groups, share_prompt=share_prompt, pad_id=reference.tokenizer.pad_token_id or 0
     )
-    device = model.device
+    device = reference.model.device
     inputs = {name: tensor.to(device) for name, tensor in batch_inputs.items()}
-    uses_autocast = dtype == "bfloat16"
-    with torch.no_grad(), torch.autocast(device.type, torch.bfloat16, enabled=uses_autocast):
-        logp_N = model(**inputs).float().cpu()
+    logp_N = reference.logprobs(**inputs).float().cpu()
     lengths = [
         solution.tokens.completion_length for group in groups for solution in group.solutions
     ]

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.statistics import Interval, auc, auc_interval, ranking_auc
-from fsdpo_data.engines.cpu_bf16.weights import Bfloat16Weights
 from fsdpo_data.engines.logprobs import check_plain_head, patch_to_return_logprobs
 from fsdpo_data.engines.prefix_sharing.model_attention import accept_prefix_trees
 from fsdpo_data.engines.scorers.trained_prm import record_trained_steps
@@ -47,6 +46,7 @@ from fsdpo_train.trainer.models import (
     disable_dropout,
     load_model,
 )
+from fsdpo_train.trainer.reference_model import ReferenceModel
 from fsdpo_train.trainer.row_source import render_chat_prompts
 from fsdpo_train.trainer.run import TrainingReport, finish_run, start_run
 from fsdpo_train.trainer.start_model import with_start_model
@@ -253,29 +253,17 @@ class ImplicitTrainer(PrmTrainer):
 
     def __init__(self, config: PrmConfig, share_prompt: bool, **options: Any) -> None:
         super().__init__(config, share_prompt, **options)
-        reference, _ = load_model(self.stage_config, "AutoModelForCausalLM")
-        patch_to_return_logprobs(reference, attention="auto").eval()
-        reference.requires_grad_(requires_grad=False)
-        if self.uses_bfloat16:
-            Bfloat16Weights(reference).install()  # the reference computes with bfloat16 copies
-        self.reference = reference.to(self.args.device)
+        self.reference = ReferenceModel(config, self.args, attention="auto")
 
     def models_with_head(self) -> list[Any]:
         """Return the policy and the reference."""
-        return [*super().models_with_head(), self.reference]
+        return [*super().models_with_head(), self.reference.model]
 
     def logits(self, model: Any, inputs: dict[str, Any]) -> Tensor:
         """Return β·log(π/π_ref) up to every label position, shape [B, K]."""
         inputs_of_model = completion_inputs(inputs, self.share_prompt)
         completion_BT = inputs["completion_mask"]
-        # Accelerate gives autocast to the policy only.
-        autocast = torch.autocast(
-            self.args.device.type,
-            torch.bfloat16,
-            enabled=self.stage_config.dtype == "bfloat16" and not self.uses_bfloat16,
-        )
-        with torch.no_grad(), autocast:
-            reference_N = self.reference(**inputs_of_model)
+        reference_N = self.reference.logprobs(**inputs_of_model)
         ratio_N = model(**inputs_of_model) - reference_N
         ratio_BT = reference_N.new_zeros(completion_BT.shape)
         ratio_BT = ratio_BT.masked_scatter(completion_BT, ratio_N)

@@ -27,8 +27,8 @@ ConfigT = TypeVar("ConfigT", bound=TrainConfig)
 
 #: The options of each stage for the embedded model.
 TINY_OPTIONS: Mapping[str, Mapping[str, Any]] = read_module_table(__file__)
-#: Default learning rate of adapters, as a multiple of that of full weights. An adapter starts at zero
-#: and is a product of small matrices, so the same rate changes the weights much less.
+#: Default learning rate of adapters, as a multiple of that of full weights. An adapter is a product
+#: of small matrices that starts at zero, so the same rate changes the weights much less.
 LORA_FACTOR = 10
 #: Keys of ``config.json`` that training does not change, and that tell models of other sizes apart.
 _SIZE_KEYS = (

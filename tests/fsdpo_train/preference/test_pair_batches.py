@@ -241,7 +241,7 @@ def read_log(out: Path, key: str) -> list[float]:
     [
         pytest.param((), id="plain"),
         pytest.param(
-            ("--deepspeed", "zero3", "--gradient-checkpointing"),
+            ("--deepspeed", "zero3", "--gradient-checkpointing", "--head-chunk", "16"),
             marks=(pytest.mark.deepspeed, pytest.mark.short_proof),
             id="zero3",
         ),

@@ -795,11 +795,18 @@ def test_the_implicit_loss_is_the_cross_entropy_of_the_outcomes(
     assert loss.item() == pytest.approx(math.fsum(expected) / len(rows), abs=1e-5)
 
 
-def test_the_implicit_rewards_of_the_reference_are_zero_under_autocast(
-    policy: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("copies_weights", [True, False])
+def test_the_implicit_rewards_of_the_reference_are_zero_in_bfloat16(
+    copies_weights: bool,
+    policy: Path,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """GPUs and several processes compute in bfloat16 by autocast."""
-    monkeypatch.setattr("fsdpo_train.trainer.trainer.uses_bfloat16_weights", lambda *_: False)
+    """A single process on a CPU copies the weights; GPUs and several processes use autocast."""
+    for module in ("trainer", "reference_model"):
+        name = f"fsdpo_train.trainer.{module}.uses_bfloat16_weights"
+        monkeypatch.setattr(name, lambda *_: copies_weights)
     run_config = config(policy, data, tmp_path / "prm", loss="implicit", dtype="bfloat16")
     net = transformers.AutoModelForCausalLM.from_pretrained(policy).eval()
     patch_to_return_logprobs(net)
@@ -807,6 +814,6 @@ def test_the_implicit_rewards_of_the_reference_are_zero_under_autocast(
     trainer = prm.ImplicitTrainer(run_config, False, model=net, args=arguments)
     rows = prepare_data(policy, data).train[:6]
     batch = {k: v.to(arguments.device) for k, v in collate_solutions(rows, 0).items()}
-    with torch.no_grad(), trainer.accelerator.autocast():
+    with torch.no_grad(), trainer.compute_context(), trainer.accelerator.autocast():
         logits = trainer.logits(net, batch)
     assert logits.abs().max() == 0
