@@ -321,8 +321,14 @@ def test_two_processes_train_to_the_same_weights_as_one_process(
     assert max(float((expected[name] - weights[name]).abs().max()) for name in expected) < tolerance
 
 
-@pytest.mark.short_proof
-@pytest.mark.parametrize("options", [[], ["--batch-pairs", 8]], ids=["rows", "batches of pairs"])
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param([], marks=pytest.mark.short_proof, id="rows"),
+        pytest.param(["--batch-pairs", 8], id="batches of pairs"),
+    ],
+)
 def test_two_processes_resume_in_the_order_of_a_later_epoch(
     options: list[Any], policy: Path, tmp_path: Path
 ) -> None:
