@@ -85,7 +85,7 @@ class TrainConfig(Options):
     lr: LearningRate = 5e-7
     lora: Annotated[int, Field(ge=0)] = 0
     """Rank of the LoRA adapters, which are merged into the weights at the end. The default of `lr`
-    is then ten times as high. With 0, all weights are trained.
+    is then ten times as high, except for `tiny`. With 0, all weights are trained.
     """
     load_in_4bit: Annotated[bool, Option(panel=_COMPUTE)] = False
     """Load the frozen weights under LoRA in 4 bits (QLoRA: NF4 with double quantization). At the

@@ -34,7 +34,8 @@ MAX_GZIP_LINE_BYTES = 2**26  #: Length of a line in a compressed file, which may
 #: Suffixes of the readable file formats, which may be written in upper case.
 DATA_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet", ".csv", ".tsv", ".arrow")
 #: Fields of a JSON object with a list of rows, next to facts about the file.
-_ROW_FIELDS = ("data", "rows", "examples")
+_EXAMPLES_FIELD = "examples"  # next to other rows, these are examples for a prompt
+_ROW_FIELDS = ("data", "rows", _EXAMPLES_FIELD)
 #: Files without rows that `save_to_disk` of `datasets` writes next to them.
 _INFO_FILES = ("dataset_info.json", "dataset_dict.json", "state.json")
 #: Delimiters of CSV files; spreadsheets write semicolons where the comma is the decimal sign.
@@ -314,20 +315,18 @@ def _find_row_list(path: Path, content: Mapping[str, Any]) -> list[Any]:
     """Return the list of objects in a field of a JSON object; empty without one.
 
     Raises:
-        InputError: if several fields may be the rows.
+        InputError: if there are several, such as one per split.
     """
     row_lists = {
         name: value
         for name, value in content.items()
-        if name in (*_ROW_FIELDS, *SPLITS)
-        and isinstance(value, list)
-        and value
-        and all(isinstance(row, dict) for row in value)
+        if isinstance(value, list) and value and all(isinstance(row, dict) for row in value)
     }
     names = [name for name in _ROW_FIELDS if name in row_lists]
-    if names and len(row_lists) > 1:
+    several = [name for name in (*names, *SPLITS) if name in row_lists and name != _EXAMPLES_FIELD]
+    if len(several) > 1:
         raise InputError(
-            f"{path}: the fields {', '.join(row_lists)} have rows. Write each of them in a file."
+            f"{path}: the fields {', '.join(several)} all have rows. Save each one in its own file."
         )
     return row_lists[names[0]] if names else []
 

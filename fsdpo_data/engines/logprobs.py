@@ -7,7 +7,7 @@ model return them.
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from types import MethodType
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -83,10 +83,30 @@ def token_logprobs(
         return hidden_ND.new_zeros(0)
     vocabulary = getattr(head, "out_features", hidden_ND.shape[-1])
     chunk_tokens = chunk_tokens or chunk_size(vocabulary, hidden_ND.device)
-    if _is_plain_linear(head):
-        if hasattr(head.weight, "ds_id"):
-            return _sharded_head_logprobs(hidden_ND, target_N, head, chunk_tokens)
-        return _linear_head_logprobs(hidden_ND, target_N, head, chunk_tokens)
+    if not hasattr(getattr(head, "weight", None), "ds_id"):
+        compute = _linear_logprobs if _is_plain_linear(head) else _module_logprobs
+        return compute(hidden_ND, target_N, head, chunk_tokens)
+    # DeepSpeed shards this weight. All processes gather it together, in each call of the module.
+    # Their batches differ in length, so one call per chunk would leave some of them waiting.
+    module: Any = head
+    forward = module.forward
+    module.forward = partial(_module_logprobs, head=forward, chunk_tokens=chunk_tokens)
+    try:
+        logprob_N: Tensor = module(hidden_ND, target_N)
+    finally:
+        del module.forward
+    return logprob_N
+
+
+def _linear_logprobs(hidden_ND: Tensor, target_N: Tensor, head: Any, chunk_tokens: int) -> Tensor:
+    """Return log π of the targets, shape [N], by the weight of a linear head."""
+    hidden_ND = hidden_ND.to(head.weight.dtype)
+    logprob_N: Tensor = _ChunkedHeadLogprobs.apply(hidden_ND, head.weight, target_N, chunk_tokens)
+    return logprob_N
+
+
+def _module_logprobs(hidden_ND: Tensor, target_N: Tensor, head: Any, chunk_tokens: int) -> Tensor:
+    """Return log π of the targets, shape [N], by one call of the head per chunk."""
 
     def chunk_logprobs(hidden_CD: Tensor, target_C: Tensor) -> Any:
         """Return the log-probabilities of one chunk."""
@@ -102,11 +122,10 @@ def token_logprobs(
     return torch.cat([*logprobs, chunk_logprobs(last_hidden_CD, last_target_C)])
 
 
-def _is_plain_linear(head: Any) -> TypeGuard[torch.nn.Linear]:
+def _is_plain_linear(head: Any) -> bool:
     """Return whether a call of the head only multiplies by its weight.
 
-    A bias, a patched forward, hooks other than DeepSpeed's, and an autocast to another type all
-    need a call of the module. DeepSpeed marks the weights that it shards with ``ds_id``.
+    A bias, hooks, a patched forward, and an autocast to another type all need a call of the module.
     """
     if type(head) is not torch.nn.Linear or "forward" in vars(head) or head.bias is not None:
         return False
@@ -116,34 +135,7 @@ def _is_plain_linear(head: Any) -> TypeGuard[torch.nn.Linear]:
         torch.is_autocast_enabled(device_type)
         and torch.get_autocast_dtype(device_type) != weight.dtype
     )
-    has_hooks = bool(head._forward_hooks or head._forward_pre_hooks)
-    return not is_cast and (hasattr(weight, "ds_id") or not has_hooks)
-
-
-def _linear_head_logprobs(
-    hidden_ND: Tensor, target_N: Tensor, head: torch.nn.Linear, chunk_tokens: int
-) -> Tensor:
-    """Return log π of the targets, shape [N], by the weight of the head."""
-    hidden_ND = hidden_ND.to(head.weight.dtype)
-    logprob_N: Tensor = _ChunkedHeadLogprobs.apply(hidden_ND, head.weight, target_N, chunk_tokens)
-    return logprob_N
-
-
-def _sharded_head_logprobs(
-    hidden_ND: Tensor, target_N: Tensor, head: torch.nn.Linear, chunk_tokens: int
-) -> Tensor:
-    """Return log π of the targets, shape [N], in a single call of a module that DeepSpeed shards.
-
-    All processes gather the weight together, in each call. They have batches of different lengths,
-    so one call per chunk would leave some of them waiting.
-    """
-    # A patched ``forward`` keeps the hooks around the call.
-    head.forward = partial(_linear_head_logprobs, head=head, chunk_tokens=chunk_tokens)
-    try:
-        logprob_N: Tensor = head(hidden_ND, target_N)
-    finally:
-        del head.forward
-    return logprob_N
+    return not (is_cast or head._forward_hooks or head._forward_pre_hooks)
 
 
 def upcast_half(value: Tensor) -> Tensor:

@@ -56,7 +56,7 @@ def with_computed_defaults(config: ConfigT) -> ConfigT:
         values = ", ".join(f"`{name}={value}`" for name, value in defaults.items())
         log.info(f"{subject}: {values}")
     elif config.lora and "lr" not in config.model_fields_set:
-        defaults = {"lr": LORA_FACTOR * config.lr}
+        defaults = {"lr": float(f"{LORA_FACTOR * config.lr:g}")}  # 5e-6, not 4.9…e-6
         log.info(f"LoRA: `lr={defaults['lr']:g}`, {LORA_FACTOR} times the rate of full weights")
     config = config.replace(**defaults)
     return config.replace(dtype=_default_dtype(config)) if config.dtype == "auto" else config

@@ -265,6 +265,9 @@ RESPONSES = [
     "a\n" * (MEGABYTE // 2) + "The answer is 5.",
     ("word " * 20 + "\n") * 9_000 + "\\boxed{5}",
     "\\boxed{5} \\boxed{6} " * 50_000,
+    "\\boxed{3}" + " -3 is not valid" * 1_200,
+    "\\boxed{3}. For n = 1 this is not true" + ", and that is wrong" * 1_000,
+    "#### ab" + ":" * 9_900 + "c 5\nx",
 ]
 
 

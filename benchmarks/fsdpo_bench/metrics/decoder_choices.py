@@ -237,12 +237,9 @@ def select_decoders(
         pool: The datasets.
         sizes: Values of N; by default those of the run, or powers of 2 and all samples.
         aggregates: Aggregates of step rewards; by default those of the run, or all.
-
-    Raises:
-        InputError: if a decoder of the run is not installed.
     """
     if pool.run is not None and not sizes and not aggregates:
-        setups = [_parse_decoder(name) for name in pool.run.decoders]
+        setups = [setup for name in pool.run.decoders if (setup := parse_result_name(name))]
         run_sizes = {setup.k for setup in setups if setup.decoder.has_k}
         setups += [
             setup
@@ -255,21 +252,6 @@ def select_decoders(
     if pool.run is None or sizes or aggregates:
         setups = [setup for setup in setups if _has_fitting_rewards(pool, setup)]
     return {setup.name: setup for setup in setups}
-
-
-def _parse_decoder(name: str) -> DecoderSetup:
-    """Return the decoder of a result name.
-
-    Raises:
-        InputError: if no package of this environment has the decoder.
-    """
-    setup = parse_result_name(name)
-    if setup is None:
-        raise InputError(
-            f"the run has results of the decoder {name}, which is not installed here. Install its "
-            "package."
-        )
-    return setup
 
 
 def name_models(setup: DecoderSetup, models: Sequence[str]) -> list[DecoderSetup]:

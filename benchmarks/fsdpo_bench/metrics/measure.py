@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, stdev
 from typing import Any
 
-from fsdpo_bench.decoders.decoders import SAMPLES_PART
+from fsdpo_bench.decoders.decoders import SAMPLES_PART, parse_result_name
 from fsdpo_bench.metrics.decoder_choices import (
     DecoderChoices,
     SubsetSpec,
@@ -34,6 +34,7 @@ from fsdpo_bench.metrics.sample_arrays import BenchmarkProblem, Samples
 from fsdpo_bench.run_folder import FORMAT_VERSION
 from fsdpo_bench.tasks.table import suites
 from fsdpo_data.core.cost import NO_COST, Cost
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.lazy import np
 from fsdpo_data.core.statistics import (
     Interval,
@@ -69,7 +70,17 @@ class MeasureSpec:
 
 
 def decode_pool(pool: Pool, spec: MeasureSpec) -> Decoded:
-    """Return the choices of all decoders of a report."""
+    """Return the choices of all decoders of a report.
+
+    Raises:
+        InputError: if the run has results of a decoder that is not installed.
+    """
+    for name in pool.run.decoders if pool.run is not None else ():
+        if parse_result_name(name) is None:
+            raise InputError(
+                f"{pool.name} has results of the decoder {name}, which is not installed here. "
+                "Install its package, or name its module with `plugin`."
+            )
     setups = select_decoders(pool, spec.sizes, spec.aggregates)
     return {
         name: {

@@ -17,7 +17,7 @@ from fsdpo_data.answers.extraction.boxes import (
     search_window,
     truncated_box_content,
 )
-from fsdpo_data.answers.extraction.multi_part import closing_list
+from fsdpo_data.answers.extraction.multi_part import announced_list
 from fsdpo_data.answers.extraction.phrases import load_phrases
 from fsdpo_data.answers.extraction.unmarked import (
     CONFIRMATION,
@@ -125,9 +125,7 @@ def extract_answer(response: str) -> ExtractedAnswer:
     if announced is not None and open_box is None:
         answer = announced.answer
         if answer[:2] in _LIST_STARTS:
-            items = closing_list(text)
-            is_line = "\n" in text_after[: text_after.find(answer)]
-            answer = items or (_PATTERNS["item_start"].sub("", answer) if is_line else answer)
+            answer = announced_list(text, announced.end, answer)
         return _without_retracted_part(ExtractedAnswer(answer, announced.rule))
     return _extract_unannounced(text, open_box)
 
@@ -253,10 +251,11 @@ def _is_denied(answer: str, text: str) -> bool:
     """Whether a text denies an answer: "so 18 is not a solution"."""
     answer = answer.rstrip("$) ")
     denials = _PATTERNS["denial"].finditer(text) if " not " in text and answer else ()
-    subjects = [text[: denial.start()].rstrip("$)\\, \n") for denial in denials]
+    subjects = [text[: denial.start()].rstrip("$)\\ \n") for denial in denials]
     # "-3 is not valid" does not deny 3.
     return any(
-        subject.endswith(answer) and not _PATTERNS["value_start"].search(subject[: -len(answer)])
+        subject.endswith(answer)
+        and not _PATTERNS["value_start"].search(subject[: -len(answer)][-8:])
         for subject in subjects
     )
 

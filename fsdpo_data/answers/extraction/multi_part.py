@@ -1,6 +1,7 @@
 """Answers that span several lines at the end of a text: items, tables, equations, formulas."""
 
 import re
+from itertools import takewhile
 
 from fsdpo_data.answers.extraction.boxes import text_tail
 from fsdpo_data.answers.extraction.phrases import load_phrases
@@ -12,6 +13,9 @@ _PATTERNS = load_phrases("multi_part")
 TAIL_CHARS = 4_000
 #: Maximum length of a response that can be nothing but its answer.
 MAX_BARE_ANSWER_CHARS = 300
+_LIST_LINE = re.compile(r"\s*\Z|\s*(?:[-*•|]|\(?\d{1,2}[.)])\s")  # or a blank line
+#: The bullet or the number of an item: "- 12", "1. 12".
+_BULLET = re.compile(r"\A(?:[-•]|\d[.)])\s+")
 _ITEM = _PATTERNS["item"]
 _NAMED_VALUE = _PATTERNS["named_value"]
 _CELL_DELIMITERS = re.compile(r"\\\(\s*(.*?)\s*\\\)")
@@ -71,6 +75,25 @@ def in_order(values: list[str], text: str) -> str:
     """Join values with commas, as a tuple if words of the text give them an order."""
     joined = " , ".join(values)
     return f"({joined})" if _PATTERNS["position"].search(text) else joined
+
+
+def announced_list(text: str, start: int, answer: str) -> str:
+    """Return the values of a list or a table after a marker, or a single item without its bullet.
+
+    Args:
+        text: The text.
+        start: Offset of the end of the marker.
+        answer: The announced answer, which begins like an item or a row.
+    """
+    before, found, after = text[start:].partition(answer)
+    first_line, *lines = after.splitlines(keepends=True) or [""]
+    other_lines = list(takewhile(_LIST_LINE.match, lines))
+    values = closing_list("".join((text[:start], before, found, first_line, *other_lines)))
+    if values is not None:
+        return values
+    is_item = "\n" in before and not before.rstrip().endswith(("\\[", "$$", "\\("))
+    is_single = found and not "".join(other_lines).strip()
+    return _BULLET.sub("", answer) if is_item and is_single else answer
 
 
 def closing_list(text: str) -> str | None:

@@ -35,10 +35,24 @@ def after_last_retraction(text: str) -> str:
 def _find_retractions(text: str) -> Iterator[re.Match[str]]:
     """Yield the retractions that are not about another value: "For n = 1 this is not true"."""
     for retraction in _PATTERNS["retraction"].finditer(text):
-        about = retraction.lastgroup
-        sentence = _SENTENCE_END.split(text[: retraction.start()][-_SENTENCE_CHARS:])[-1]
-        if about is None or not _PATTERNS[f"other_{about}"].search(sentence):
+        if not _is_about_other_value(retraction):
             yield retraction
+
+
+def _is_about_other_value(retraction: re.Match[str]) -> bool:
+    about = retraction.lastgroup
+    if about is None:
+        return False
+    end = retraction.start()
+    text_before = retraction.string[max(end - _SENTENCE_CHARS, 0) : end]
+    *earlier_sentences, sentence = _SENTENCE_END.split(text_before)
+    if about == "reason" and any(map(str.strip, earlier_sentences)):
+        return False  # "This is too large because I double counted"
+    return (
+        _PATTERNS[f"other_{about}"].search(sentence) is not None
+        and not _PATTERNS["second_thought"].search(sentence)
+        and not _PATTERNS["new_value"].search(retraction.string, retraction.end())
+    )
 
 
 def drop_retracted_part(answer: str) -> str:

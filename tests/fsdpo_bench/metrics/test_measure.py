@@ -495,6 +495,18 @@ def test_the_drops_of_problems_on_one_base_are_one_unit(tmp_path: Path) -> None:
     assert drop == mean_difference([0, 1, 1, 1, 0, 0], [0, 0, 1, 1, 2, 2])
 
 
+def test_a_decoder_that_is_not_installed_is_no_silent_loss(tmp_path: Path) -> None:
+    problem = make_problem(0, [BenchmarkRow("a", 0)])
+    run = tmp_path / "run"
+    write_dataset(run / "greedy", [problem], make_solutions(problem, "c"))
+    entries = {"a": make_entry("a", 1)}
+    write_run_record(
+        run, RunRecord(decoders=["greedy", "mine@4"], parts=["greedy"], benchmarks=entries)
+    )
+    with pytest.raises(InputError, match="results of the decoder mine@4, which is not installed"):
+        measure_paths(run)
+
+
 # Reward models
 
 

@@ -205,6 +205,20 @@ def test_a_line_that_is_a_list_is_a_broken_row(tmp_path: Path) -> None:
     assert broken.error == "a JSON list, not an object" and good.fields == {"q": "a"}
 
 
+@pytest.mark.parametrize("names", [("data", "test"), ("train", "test"), ("rows", "data")])
+def test_several_lists_of_rows_are_refused(names: tuple[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    file.write_text(json.dumps({name: [{"q": name}] for name in names}))
+    with pytest.raises(InputError, match=r"rows\.json: the fields .* all have rows"):
+        list(read_records(file))
+
+
+def test_examples_next_to_rows_are_no_rows(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    file.write_text(json.dumps({"examples": [{"q": "a"}], "data": [{"q": "b"}, {"q": "c"}]}))
+    assert [row.fields["q"] for row in read_records(file)] == ["b", "c"]
+
+
 def test_compressed_json_lines_are_read_and_damaged_ones_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
