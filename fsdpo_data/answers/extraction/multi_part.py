@@ -85,14 +85,17 @@ def announced_list(text: str, start: int, answer: str) -> str:
         start: Offset of the end of the marker.
         answer: The announced answer, which begins like an item or a row.
     """
-    before, found, after = text[start:].partition(answer)
-    first_line, *lines = after.splitlines(keepends=True) or [""]
-    other_lines = list(takewhile(_LIST_LINE.match, lines))
-    values = closing_list("".join((text[:start], before, found, first_line, *other_lines)))
+    text_before, found_answer, text_after = text[start:].partition(answer)
+    first_line, *lines = text_after.splitlines(keepends=True) or [""]
+    list_lines = list(takewhile(_LIST_LINE.match, lines))
+    values = closing_list(
+        "".join((text[:start], text_before, found_answer, first_line, *list_lines))
+    )
     if values is not None:
         return values
-    is_item = "\n" in before and not before.rstrip().endswith(("\\[", "$$", "\\("))
-    is_single = found and not "".join(other_lines).strip()
+    is_display = text_before.rstrip().endswith(("\\[", "$$", "\\("))
+    is_item = "\n" in text_before and not is_display
+    is_single = found_answer and not "".join(list_lines).strip()
     return _BULLET.sub("", answer) if is_item and is_single else answer
 
 

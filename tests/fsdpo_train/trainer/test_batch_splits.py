@@ -329,18 +329,18 @@ def test_two_processes_train_to_the_same_weights_as_one_process(
         pytest.param(["--batch-pairs", 8], id="batches of pairs"),
     ],
 )
-def test_two_processes_resume_in_the_order_of_a_later_epoch(
+def test_two_processes_resume_in_the_order_of_the_second_epoch(
     options: list[Any], policy: Path, tmp_path: Path
 ) -> None:
     """The rows after the checkpoint are those that the epoch has left."""
     data = write_rows(tmp_path / "rows.jsonl", preference_rows(prompts=12))
     arguments = ["dpo", data, "--model", policy, "--lr", "1e-3", "--epochs", 2, "--grad-accum", 1]
     arguments += ["--batch-size", 1, "--save-every", 8, "--save-limit", 2, *options]
-    whole, resumed = tmp_path / "whole", tmp_path / "resumed"
+    complete, resumed = tmp_path / "complete", tmp_path / "resumed"
 
-    def train(out: Path, *others: Any) -> None:
+    def train(out: Path, *more_arguments: Any) -> None:
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        line = [*torchrun, "--nproc-per-node", 2, "-m", "fsdpo_train", *arguments, *others]
+        line = [*torchrun, "--nproc-per-node", 2, "-m", "fsdpo_train", *arguments, *more_arguments]
         ran = subprocess.run(
             [str(argument) for argument in (*line, "--out", out)],
             env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -349,15 +349,15 @@ def test_two_processes_resume_in_the_order_of_a_later_epoch(
         )
         assert ran.returncode == 0, ran.stderr[-3000:]
 
-    train(whole)
+    train(complete)
     for name in ("dpo.json", "checkpoints/checkpoint-8"):
-        source, target = whole / name, resumed / name
+        source, target = complete / name, resumed / name
         target.parent.mkdir(parents=True, exist_ok=True)
         (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
     train(resumed, "--resume")
     expected, weights = (
         transformers.AutoModelForCausalLM.from_pretrained(out).state_dict()
-        for out in (whole, resumed)
+        for out in (complete, resumed)
     )
     assert all(torch.equal(expected[name], weights[name]) for name in expected)
 
