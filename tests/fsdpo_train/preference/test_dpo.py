@@ -402,7 +402,7 @@ def test_the_reference_is_computed_once_for_all_runs(
 ) -> None:
     options: dict[str, Any] = dict(reference_cache=tmp_path / "of [1] 50%", max_steps=2)
     first = dpo.train_dpo(config(policy, data, tmp_path / "first", **options))
-    monkeypatch.setattr(reference, "load_model", refuse_to_load)
+    monkeypatch.setattr(reference, "ReferenceModel", refuse_to_load)
     again = dpo.train_dpo(config(policy, data, tmp_path / "again", **options))
     assert again.loss == first.loss
     fewer = write_rows(tmp_path / "fewer.jsonl", preference_rows()[2:5])
@@ -428,7 +428,7 @@ def test_all_losses_share_one_reference_cache(
     options: dict[str, Any] = dict(reference_cache=tmp_path / "reference", max_steps=1)
     for loss in ("full-step", "step-dpo"):  # step-dpo truncates solutions, which adds entries
         dpo.train_dpo(config(policy, data, tmp_path / loss, loss=loss, **options))
-    monkeypatch.setattr(reference, "load_model", refuse_to_load)
+    monkeypatch.setattr(reference, "ReferenceModel", refuse_to_load)
     for loss in PREFERENCE_LOSSES:
         dpo.train_dpo(config(policy, data, tmp_path / f"{loss}-again", loss=loss, **options))
 
