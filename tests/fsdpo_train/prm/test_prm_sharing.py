@@ -112,7 +112,7 @@ def test_sharing_does_not_change_losses_and_gradients(family: str, loss: Any) ->
         elif share:
             accept_prefix_trees(model)
         trainer_stub = SimpleNamespace(
-            share_prompt=share, reference=reference,
+            share_prompt=share, reference=SimpleNamespace(logprobs=reference),
             stage_config=PrmConfig(**PATHS, loss=loss, **({"beta": 0.3} if implicit else {})),
         )  # fmt: skip
         logits = trainer.logits(trainer_stub, model, batch)
