@@ -33,8 +33,8 @@ MAX_GZIP_LINE_BYTES = 2**26  #: Length of a line in a compressed file, which may
 
 #: Suffixes of the readable file formats, which may be written in upper case.
 DATA_SUFFIXES = (".jsonl", ".jsonl.gz", ".json", ".parquet", ".csv", ".tsv", ".arrow")
+_EXAMPLES_FIELD = "examples"  #: A field of a JSON object: rows, or examples next to other rows.
 #: Fields of a JSON object with a list of rows, next to facts about the file.
-_EXAMPLES_FIELD = "examples"  # next to other rows, these are examples for a prompt
 _ROW_FIELDS = ("data", "rows", _EXAMPLES_FIELD)
 #: Files without rows that `save_to_disk` of `datasets` writes next to them.
 _INFO_FILES = ("dataset_info.json", "dataset_dict.json", "state.json")

@@ -154,8 +154,9 @@ def _parse_marker(text: str, position: int, trigger: str) -> tuple[str, int] | N
         line_start = text_before[text_before.rfind("\n") + 1 :]
         has_line_start = "\n" in text_before or len(text_before) < _CONTEXT_CHARS
         starts_line = not line_start.strip(" \t*") and has_line_start
-        is_name = _PATTERNS["second_name"].search(text, position)
-        return ("label", position + 2) if starts_line and not is_name else None
+        if not starts_line or _PATTERNS["second_name"].search(text, position):
+            return None
+        return "label", position + 2
     if trigger in ("ption is", "hoice is"):
         previous_words = text_before[:-1].rstrip().lower()
         is_verdict = previous_words.endswith(("correct", "right"))
