@@ -76,6 +76,7 @@ class RecordedResponseImport(RowImport):
         self._left_out_columns: dict[str, None] = {}  # of the rows; also a set
         self._request_offsets = self._read_requests(options.requests) if options.requests else {}
         self._score_offsets: dict[bytes, int] = {}  # of rows of step scores, by key
+        self._scored_keys: set[bytes] = set()  # of responses with step scores of that file
         self.has_scores = False  #: Whether a response has step scores.
         self._n_unbounded = 0  # step scores that are no probabilities
         self.has_finish_reasons = False  #: Whether a row has the finish reason of a response.
@@ -202,11 +203,17 @@ class RecordedResponseImport(RowImport):
             )
         if not self._score_offsets:
             self._read_scores(self.options.scores, names)
-        offset = self._score_offsets.get(text_key(repr(response.key)))
+        key = text_key(repr(response.key))
+        offset = self._score_offsets.get(key)
         if offset is None:
             raise UnusableResponseError(
                 f"no step scores: the file of scores has no row {response.key}"
             )
+        if key in self._scored_keys:
+            raise UnusableResponseError(
+                f"an earlier response has the same key {response.key}, and its step scores"
+            )
+        self._scored_keys.add(key)
         return self.spool.read(offset)["step_scores"]
 
     def _read_scores(self, file: Path, names: ResponseFields) -> None:
@@ -282,20 +289,23 @@ class RecordedResponseImport(RowImport):
     def _find_problem_by_prompt(self, question: str, prompt: str) -> Problem:
         """Return the problem whose question is last in a prompt; few-shot examples come first.
 
-        If the row states a question of the prompt, only this part of the prompt counts. The last
-        known question may be one of the examples, if the stated question is unknown. Without a
-        stated question, as in a batch, a further question after the last known one shows this.
+        If the row states a question of the prompt, only this part of the prompt counts, and it ends
+        with the known question. The last known question may be one of the examples, if the stated
+        question is unknown. Without a stated question, as in a batch, a further question after the
+        last known one shows this.
         """
         problem = self._problem_of_prompt.get(text_key(prompt))
         if problem is not None:
             return problem
         text = prompt
         stated_key = question_key(question)
-        if stated_key and stated_key in question_key(prompt):
+        prompt_key = question_key(prompt)
+        is_stated = bool(stated_key) and stated_key in prompt_key and stated_key != prompt_key
+        if is_stated:
             text = question
         key = question_key(text)
         match = self._known_questions.find_last(key)
-        if match is None:
+        if match is None or (is_stated and match[1] < len(key)):
             raise UnusableRowError(UNMATCHED_REASON)
         matching_key, end = match
         if _has_further_question(normalise_question(text), end - len(matching_key), end):

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Annotated, Any, Self
 
 from fsdpo_data.core.errors import InputError
@@ -253,7 +252,7 @@ class ResponseFields:
         value = self._find_responses(fields)
         if self.is_list and not isinstance(value, list):
             raise TypeError(f"{value!r} is not a list")
-        responses = _flatten(value) if isinstance(value, list) else [value]
+        responses = self._list_responses(value) if isinstance(value, list) else [value]
         verdicts = _per_response(_first(fields, self.correct), len(responses))
         token_counts = _per_response(_first(fields, self.n_tokens), len(responses))
         steps = _lists_per_response(_first(fields, self.steps), value, len(responses))
@@ -302,12 +301,45 @@ class ResponseFields:
             )
 
     def _find_responses(self, fields: Fields) -> Any:
-        """Return the response or the list of responses; CSV files have the list as JSON text."""
+        """Return the response or the list of responses; CSV files have the list as JSON text.
+
+        Raises:
+            UnusableRowError: if the row has the steps of a solution in place of responses.
+        """
         for name in self.responses:
             value = _first(fields, (name,))
             if value is not None:
+                has_steps = "solution_id" in fields or isinstance(fields.get("labels"), list)
+                if name == _STEPS_FIELD and self.has_complete_question and has_steps:
+                    raise UnusableRowError(
+                        "`completions` beside `labels` or `solution_id` has the steps of one "
+                        "solution, and not several responses: read labelled steps with "
+                        "`from=trl-stepwise`, or join the steps in a field `response`"
+                    )
                 return _parse_list(value) if self.is_list or name in _LIST_FIELDS else value
         return None
+
+    def _list_responses(self, values: list[Any]) -> list[Any]:
+        """Return the responses in a list, which may have a list for each request.
+
+        Raises:
+            UnusableRowError: if a response is a list of several texts, or a chat without an answer.
+        """
+        if _is_chat(values):
+            return [_last_answer(values)]
+        responses = []
+        for value in values:
+            if not isinstance(value, list):
+                responses.append(value)
+            elif _is_chat(value):
+                responses.append(_last_answer(value))
+            elif len(value) > 1 and not self.is_list:
+                raise UnusableRowError(
+                    f"a response is a list of {len(value)} texts; expected one text, so join steps"
+                )
+            else:
+                responses += value
+        return responses
 
     def _require_text(self, name: str, value: Any) -> str:
         """Return a value that is text, or raise an UnusableRowError."""
@@ -320,6 +352,7 @@ class ResponseFields:
         raise UnusableRowError(f"the {name} is {value!r}; expected text")
 
 
+_STEPS_FIELD = "completions"  #: The field of responses that has steps in rows with step labels.
 #: Fields of responses in which a JSON list as text, as in CSV files, is a list of responses.
 _LIST_FIELDS = ("responses", "completions", "outputs", "samples", "generations")
 _FINISH_REASONS_FIELD = "finish_reasons"
@@ -395,10 +428,18 @@ def _nested_value(value: Any, path: str) -> Any:
     return value
 
 
-def _flatten(values: list[Any]) -> list[Any]:
-    """Flatten lists of lists by one level: a document may have a list of responses per request."""
-    lists = [value if isinstance(value, list) else [value] for value in values]
-    return list(chain.from_iterable(lists))
+def _is_chat(values: list[Any]) -> bool:
+    """Return whether a list has the messages of a chat, and not only answers of the assistant."""
+    roles = [value.get("role") if isinstance(value, Mapping) else None for value in values]
+    return None not in roles and any(role != "assistant" for role in roles)
+
+
+def _last_answer(messages: list[Any]) -> Any:
+    """Return the last message of the assistant; UnusableRowError without one."""
+    for message in reversed(messages):
+        if message["role"] == "assistant":
+            return message
+    raise UnusableRowError("the response is a chat without a message of the assistant")
 
 
 def _parse_list(value: Any) -> Any:

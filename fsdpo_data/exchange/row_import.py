@@ -105,8 +105,8 @@ class RowImport(ABC):
         Raises:
             InputError: if a file cannot be read, or no row is usable.
         """
-        seen_documents: set[str] = set()
         for file in source.files:
+            seen_documents: set[str] = set()  # of the file, because another one is another run
             for row in read_rows(file.rows, self.format_of_row, seen_documents):
                 self.result.n_rows += 1
                 n_stored = self.result.n_solutions

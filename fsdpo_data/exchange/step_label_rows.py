@@ -278,13 +278,23 @@ def _join_pieces(pieces: Sequence[str]) -> list[str]:
     return steps
 
 
+_INSIDE_WORD = re.compile(r"\w\w", re.ASCII)  #: Two characters of one word or number.
+
+
 def _build_tree(question: str, prefixes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Build a tree in which the parent of a prefix is the longest shorter prefix of its text."""
+    """Build a tree in which the parent of a prefix is the longest shorter prefix of its text.
+
+    A prefix that ends inside a word or a number of the text, as 1 does in 12, is no parent.
+    """
     nodes: dict[str, dict[str, Any]] = {question.strip(): {"children": []}}
     for prefix in sorted(prefixes, key=lambda prefix: len(prefix["solution_prefix"])):
         text = prefix["solution_prefix"].strip()
         if text not in nodes:
-            ancestors = [node_text for node_text in nodes if text.startswith(node_text)]
+            ancestors = [
+                node_text
+                for node_text in nodes
+                if text.startswith(node_text) and not _INSIDE_WORD.match(text, len(node_text) - 1)
+            ]
             parent = max(ancestors, key=len, default="")
             nodes[text] = {**prefix, "text": text[len(parent) :], "children": []}
             nodes[parent]["children"].append(nodes[text])

@@ -2,7 +2,8 @@
 
 Programs that score steps often drop numbers and blank lines between the steps. A dataset has steps
 that join to the response, so each listed step is found in the response. White space before a step
-belongs to the step before it. Other text that no step lists belongs to the next step.
+belongs to the step before it. Other text that no step lists belongs to the next step. If words
+follow the last step, its score is not the score of the end of the response: it is not imported.
 """
 
 import itertools
@@ -18,6 +19,7 @@ from fsdpo_data.core.sampling import Completion
 from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseFields
 from fsdpo_data.steps.segment import segmenter_name, split_steps
 
+_TOKEN = re.compile(r"<[^<>\s]*>")  #: A special token, such as the end of a turn.
 _MAX_SCORE = 1e30  #: Datasets store scores as float32.
 
 
@@ -149,5 +151,9 @@ def _align(text: str, pieces: Sequence[str]) -> list[str]:
         if text.strip():
             raise UnusableResponseError("a response has no steps: expected at least one step")
         return []
+    if any(map(str.isalnum, _TOKEN.sub("", text[end:]))):
+        raise UnusableResponseError(
+            f"the response goes on after its last step: {text[end:].strip()[:60]!r}"
+        )
     bounds = [0, *starts[1:], len(text)]
     return [text[start:stop] for start, stop in itertools.pairwise(bounds)]

@@ -181,6 +181,11 @@ def read_problem(
     if record.error:
         raise UnusableRowError(record.error)
     fields = record.fields
+    if "solution_id" in fields:
+        raise UnusableRowError(
+            "a row of the solutions of a dataset: its `answer` is the model's. The rows of "
+            "`problems` have the gold answers"
+        )
     if is_own_row(fields):
         return _own_problem(fields)
     row_format = _find_format(fields, reading)

@@ -244,6 +244,58 @@ def test_a_prompt_without_a_stated_question_is_not_taken_for_its_example(
     assert (aside["row"], "another question" in aside["reason"]) == (2, True)
 
 
+def test_a_longer_variant_of_a_known_question_is_unknown(tmp_path: Path) -> None:
+    golds = written(tmp_path / "golds.jsonl", [{"question": "2x = 10. Find x.", "answer": "5"}])
+    questions = ["2x = 10. Find x. Then find 3x.", "2x = 10. Find x."]
+    rows = [
+        {"question": question, "prompt": f"Question: {question}\nAnswer:", "response": "5"}
+        for question in questions
+    ]
+    file = written(tmp_path / "theirs.jsonl", rows)
+    _, [solution] = import_file(file, tmp_path / "out", problems=str(golds))
+    assert solution["prompt"] == rows[1]["prompt"] and solution["outcome"] == "correct"
+    [aside] = lines(tmp_path / "out/quarantine.jsonl")
+    assert (aside["row"], aside["reason"]) == (1, "the question matches no problem, or several")
+
+
+CHAT_RESPONSE = [{"role": "user", "content": "2+2"}, {"role": "assistant", "content": RIGHT}]
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [
+        {"response": CHAT_RESPONSE},
+        {"responses": [CHAT_RESPONSE]},
+        {"response": [*CHAT_RESPONSE, {"role": "user", "content": "Thanks."}]},
+        {"responses": [[RIGHT]]},
+    ],
+)
+def test_a_chat_is_one_response(tmp_path: Path, responses: dict[str, Any]) -> None:
+    row = {"question": "2+2?", "answer": "4", **responses}
+    _, [solution] = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
+    assert "".join(solution["completions"]) == RIGHT
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"completions": ["2+2", " is 4."], "labels": [True, True]}, "has the steps of one"),
+        (
+            {"completions": ["2+2 is 4."], "solution_id": "a", "labels": None},
+            "has the steps of one",
+        ),
+        ({"completions": [["2+2", " is 4."], ["It is 5."]]}, "a response is a list of 2 texts"),
+        ({"response": CHAT_RESPONSE[:1]}, "a chat without a message of the assistant"),
+    ],
+)
+def test_steps_and_questions_are_no_responses(
+    tmp_path: Path, fields: dict[str, Any], reason: str
+) -> None:
+    rows = [{"question": "2+2?", "answer": "4", **fields}]
+    with pytest.raises(InputError, match=reason):
+        import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+
+
 def test_rows_with_only_a_prompt_have_its_question(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -103,6 +103,27 @@ def test_the_scores_of_a_file_are_joined_by_key(tmp_path: Path) -> None:
         import_file(plain, tmp_path / "none", scores=score_file)
 
 
+def test_a_file_of_scores_scores_each_response_once(tmp_path: Path) -> None:
+    """Two files may use the same numbers for other problems."""
+    other = candidate_row(question="3+3?", gold="6")
+    file = written(tmp_path / "theirs.jsonl", [candidate_row(), other])
+    scores = {"problem_id": "p0", "candidate_index": 0, "step_scores": [0.5, 1]}
+    score_file = written(tmp_path / "scores.jsonl", [scores])
+    _, [row] = import_file(file, tmp_path / "out", scores=score_file)
+    assert row["question"] == "2+2?"
+    [unusable] = lines(tmp_path / "out/quarantine.jsonl")
+    assert (unusable["row"], "an earlier response has the same key" in unusable["reason"]) == (
+        2,
+        True,
+    )
+
+
+def test_a_token_after_the_last_step_belongs_to_it(tmp_path: Path) -> None:
+    row = candidate_row(response=RESPONSE + "<|im_end|>\n")
+    _, [imported] = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
+    assert imported["completions"][-1] == "2. The answer is 4.\n<|im_end|>\n"
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
@@ -116,6 +137,10 @@ def test_the_scores_of_a_file_are_joined_by_key(tmp_path: Path) -> None:
         ({"steps": [*STEPS[::-1]]}, "a step is not in the response: step 2, 'Add: 2 + 2.'"),
         ({"steps": [STEPS[0], " "]}, "a step is not in the response: step 2, ' '"),
         ({"steps": [], "step_scores": []}, "a response has no steps: expected at least one step"),
+        (
+            {"steps": STEPS[:1], "step_scores": [0.5]},
+            "the response goes on after its last step: '2. The answer is 4.'",
+        ),
         (
             {"steps": None, "step_scores": None},
             "some rows have steps: expected steps or step scores in all rows, or in none",
