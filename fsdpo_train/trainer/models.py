@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.nn import Embedding
 from torch.nn.modules.dropout import _DropoutNd
 
@@ -54,8 +55,63 @@ def load_model(
             # On a CPU, bitsandbytes would repack the 4-bit weights at the first evaluation. They
             # would be rounded, and could not be trained again.
             module.support_avx512bf16_for_cpu = False
+    restore_rotary_tables(model)
     check_tokenizer(tokenizer, model)
+    check_generation_config(model)
     return model, tokenizer
+
+
+def restore_rotary_tables(model: Any) -> None:
+    """Compute the rotary tables of a model again if they are not in float32.
+
+    ZeRO-3 creates every tensor of a model in the precision of its configuration. With tables in
+    bfloat16, distant tokens would have other positions in training than in inference.
+    """
+    for module in model.modules():
+        rounded_tables = {
+            name: table.float()
+            for name, table in module.named_buffers(recurse=False)
+            if "inv_freq" in name and table.dtype != torch.float32
+        }
+        if rounded_tables:
+            module._buffers.update(rounded_tables)
+            model._init_weights(module)
+
+
+def check_generation_config(model: Any) -> None:
+    """Correct settings of the generation that transformers would refuse to save.
+
+    Some models set a temperature, and not that they sample.
+
+    Raises:
+        InputError: if the settings contradict each other otherwise.
+    """
+    config = getattr(model, "generation_config", None)
+    if config is None or _is_valid(config):
+        return
+    config.do_sample = True
+    try:
+        config.validate(strict=True)
+    except ValueError as error:
+        raise InputError(
+            f"generation_config.json of the model is not valid: {error} A trained model could not "
+            "be saved with it."
+        ) from None
+
+
+def _is_valid(config: Any) -> bool:
+    """Return whether transformers would save the settings of a generation."""
+    try:
+        config.validate(strict=True)
+    except ValueError:
+        return False
+    return True
+
+
+def cast_parameters(model: Any, dtype: torch.dtype) -> None:
+    """Convert the parameters of a model, as DeepSpeed does; the rotary tables stay in float32."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
 
 
 def _nf4_options(config: TrainConfig, *, has_new_head: bool) -> dict[str, Any]:
@@ -74,12 +130,12 @@ def _nf4_options(config: TrainConfig, *, has_new_head: bool) -> dict[str, Any]:
 
 
 def disable_dropout(model: Any) -> Any:
-    """Switch dropout off in all modules, and return the model."""
+    """Switch dropout and the noise of routers off in all modules, and return the model."""
     for module in model.modules():
         for name in vars(module):
             is_dropout_module = name == "p" and isinstance(module, _DropoutNd)
-            is_dropout_rate = "drop" in name and isinstance(getattr(module, name), float)
-            if is_dropout_module or is_dropout_rate:
+            is_rate = "drop" in name or "jitter" in name
+            if is_dropout_module or (is_rate and isinstance(getattr(module, name), float)):
                 setattr(module, name, 0.0)
     return model
 
@@ -113,6 +169,14 @@ def context_length(config: TrainConfig, model: Any) -> int:
         InputError: if ``config.max_length`` exceeds the context length of the model.
     """
     model_length = checkpoints.context_length(model.config)
+    rope = getattr(model.config, "rope_parameters", None) or {}
+    short_length = rope.get("original_max_position_embeddings", model_length)
+    if rope.get("rope_type") == "longrope" and (config.max_length or model_length) > short_length:
+        log.warning(
+            f"the rotary tables of the model depend on the longest row of a batch. With rows of up "
+            f"to {short_length} tokens beside longer ones, policy and reference differ. Set "
+            f"`max_length={short_length}`."
+        )
     if config.max_length > model_length:
         raise InputError(
             f"the model reads {model_length} tokens. Set a lower value, or 0 for all of them.",
