@@ -14,12 +14,14 @@ from fsdpo_bench.decoders.decoders import SAMPLES_PART, DecoderSetup, parse_resu
 from fsdpo_bench.metrics.decoder_choices import (
     DecoderChoices,
     SubsetSpec,
+    decodable_setups,
     decode,
     name_models,
     select_decoders,
 )
 from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS
+from fsdpo_bench.metrics.reward_statistics import count_unscored, describe_unscored
 from fsdpo_bench.metrics.sample_arrays import BenchmarkProblem, Samples, shared_clusters
 from fsdpo_bench.metrics.setting_notes import describe_value, reward_model_notes, setting_notes
 from fsdpo_bench.tasks.table import is_same_name
@@ -246,18 +248,21 @@ def problem_notes(pair: BenchmarkPair) -> list[str]:
 
 
 def left_out_notes(name: str, benchmark: Benchmark) -> list[str]:
-    """Count the problems of a benchmark that a pool leaves out.
+    """Count the problems of a benchmark that a pool leaves out, and its samples without rewards.
 
     Args:
         name: Name of the pool.
         benchmark: The benchmark in the pool.
     """
     reasons = {"failed": benchmark.failed, "fewer samples": benchmark.left_out}
-    return [
+    notes = [
         f"{name} leaves out {count:,} problems of {benchmark.name} ({reason})"
         for reason, count in reasons.items()
         if count > 0
     ]
+    main = benchmark.main
+    unscored = describe_unscored(count_unscored(main), main.outcome_PM.size)
+    return notes + [f"{name}, {benchmark.name}: {text}" for text in unscored]
 
 
 def _one_sided_notes(kind: str, names_a: Iterable[str], names_b: Iterable[str]) -> list[str]:
@@ -362,7 +367,12 @@ def _default_decoder_pair(
     pool_a: Pool, pool_b: Pool, pair: BenchmarkPair
 ) -> tuple[dict[str, DecoderSetup], dict[str, DecoderSetup]]:
     """Return the decoders of both sides, of which the common ones are compared."""
-    return _default_decoders(pool_a, pair.n_samples), _default_decoders(pool_b, pair.n_samples)
+    decoders_a = _default_decoders(pool_a, pair.n_samples)
+    decoders_b = _default_decoders(pool_b, pair.n_samples)
+    return (
+        decodable_setups(pair.benchmark_a, decoders_a),
+        decodable_setups(pair.benchmark_b, decoders_b),
+    )
 
 
 def _default_decoders(pool: Pool, n_samples: int) -> dict[str, DecoderSetup]:

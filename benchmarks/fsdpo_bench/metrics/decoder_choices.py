@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
@@ -192,7 +192,7 @@ def _candidate_rewards(samples: Samples, setup: DecoderSetup) -> np.ndarray:
 def _find_rewards(samples: Samples, setup: DecoderSetup) -> Rewards:
     """Return the step rewards of the reward model of a decoder, or of the only reward model."""
     rewards = samples.rewards.get(setup.model or next(iter(samples.rewards), ""))
-    if rewards is None:
+    if rewards is None or not rewards.has_scored_samples:
         raise InputError(
             "the samples have no step rewards. Score them with `fsdpo-data score`, or import the "
             "scores.",
@@ -200,6 +200,22 @@ def _find_rewards(samples: Samples, setup: DecoderSetup) -> Rewards:
             value=setup.name,
         )
     return rewards
+
+
+def decodable_setups(
+    benchmark: Benchmark, setups: Mapping[str, DecoderSetup]
+) -> dict[str, DecoderSetup]:
+    """Return the decoders without those whose reward model scored no sample of a benchmark."""
+    rewards_by_model = benchmark.main.rewards
+    unscored_models = {
+        model for model, rewards in rewards_by_model.items() if not rewards.has_scored_samples
+    }
+    return {
+        name: setup
+        for name, setup in setups.items()
+        if not setup.decoder.uses_sample_rewards
+        or (setup.model or next(iter(rewards_by_model), "")) not in unscored_models
+    }
 
 
 def _choose_from_subsets(

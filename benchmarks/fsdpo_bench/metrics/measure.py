@@ -13,6 +13,7 @@ from fsdpo_bench.decoders.decoders import SAMPLES_PART, parse_result_name
 from fsdpo_bench.metrics.decoder_choices import (
     DecoderChoices,
     SubsetSpec,
+    decodable_setups,
     decode,
     select_decoders,
     simplify_count,
@@ -29,7 +30,7 @@ from fsdpo_bench.metrics.result_records import (
     SuiteResults,
     TaskResults,
 )
-from fsdpo_bench.metrics.reward_statistics import reward_statistics
+from fsdpo_bench.metrics.reward_statistics import count_unscored, reward_statistics
 from fsdpo_bench.metrics.sample_arrays import BenchmarkProblem, Samples
 from fsdpo_bench.run_folder import FORMAT_VERSION
 from fsdpo_bench.tasks.table import suites
@@ -85,7 +86,7 @@ def decode_pool(pool: Pool, spec: MeasureSpec) -> Decoded:
     return {
         name: {
             result_name: decode(benchmark, setup, spec.subsets)
-            for result_name, setup in setups.items()
+            for result_name, setup in decodable_setups(benchmark, setups).items()
         }
         for name, benchmark in pool.benchmarks.items()
     }
@@ -138,6 +139,8 @@ def _task_results(benchmark: Benchmark, pool: Pool, decoded: Decoded) -> TaskRes
         optional_fields["failed"] = benchmark.failed
     if benchmark.left_out:
         optional_fields["left_out"] = benchmark.left_out
+    if unscored := count_unscored(main):
+        optional_fields["unscored"] = unscored
     comparisons = {
         "ahead_of_vote": ahead_of_vote(choices),
         "ahead_of_min": ahead_of_min(choices),
@@ -297,6 +300,8 @@ def _accuracy_drops(
     drops: dict[str, dict[str, MeanDifference]] = {}
     for label, selected_P in labels.items():
         for name, entry in choices.items():
+            if name not in base_choices:  # the base problems have no rewards
+                continue
             correct_P = entry.correct_P
             base_correct_P = base_choices[name].correct_P
             losses = []

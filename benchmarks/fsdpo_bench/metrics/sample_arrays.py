@@ -70,6 +70,16 @@ class Rewards:
     by_aggregate: Mapping[str, np.ndarray]  #: Rewards of shape (P, M); NaN without rewards.
     steps: Sequence[Sequence[Sequence[float] | None]]  #: Step rewards of each sample.
 
+    @property
+    def unscored(self) -> int:
+        """Number of samples without a reward."""
+        return int(np.isnan(self.by_aggregate[self.default_aggregate]).sum())
+
+    @property
+    def has_scored_samples(self) -> bool:
+        """Whether a sample of the benchmark has a reward."""
+        return self.unscored < self.by_aggregate[self.default_aggregate].size
+
 
 @dataclass(frozen=True)
 class Samples:

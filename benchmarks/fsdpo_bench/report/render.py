@@ -95,13 +95,13 @@ def _page_title(results: Results) -> str:
     ]
     if len(tasks) <= _MAX_TITLE_TASKS or not accuracies:
         accuracies = [(task.title, task.accuracies) for task in tasks.values()]
-    first_decoder = next(iter(accuracies[0][1]))
+    first_decoder = next((name for _, by_decoder in accuracies for name in by_decoder), "")
     parts = []
     for name, by_decoder in accuracies:
         if first_decoder in by_decoder:
             accuracy = by_decoder[first_decoder].value
             parts.append(name if accuracy is None else f"{name} {100 * accuracy:.1f}")
-    numbers = f"{', '.join(parts)} ({first_decoder})"
+    numbers = f"{', '.join(parts)} ({first_decoder})" if parts else ""
     return " · ".join(filter(None, (results.run.sample.model.name, numbers)))
 
 

@@ -133,6 +133,31 @@ def test_a_choice_by_rewards_states_its_reward_models(tmp_path: Path) -> None:
     assert not compare(good, good, decoder_a="bon@2:min").notes
 
 
+def test_samples_without_rewards_are_noted_and_choose_nothing(tmp_path: Path) -> None:
+    problems = [make_problem(n, [BenchmarkRow(name, n)]) for n, name in enumerate(("half", "none"))]
+    rewards = ([[0.9, 0.8], None], [None, None])
+    rows = [
+        row
+        for problem, step_rewards in zip(problems, rewards, strict=True)
+        for row in make_solutions(problem, "ci", step_rewards=step_rewards)
+    ]
+    root = write_dataset(tmp_path / "d", problems, rows, prm="prm")
+    compared = compare(root, root)
+    measures = [delta.measure for delta in compared.differences if delta.task == "none"]
+    assert measures == ["first", "sc@2", "avg@2", "pass@2"]
+    assert compared.notes == [
+        f"{side}, {text}"
+        for text in (
+            "half: 1 of 2 samples have no reward by prm: best-of-N takes them last, and they have "
+            "no weight in votes",
+            "none: no sample has a reward by prm, so no decoder chooses by its rewards",
+        )
+        for side in "AB"
+    ]
+    with pytest.raises(InputError, match="the samples have no step rewards"):
+        compare(root, root, task="none", decoder_a="bon@2:min")
+
+
 def test_one_of_several_reward_models_is_named(tmp_path: Path) -> None:
     pool = load_pool(write_scored(tmp_path / "a", "good"), write_scored(tmp_path / "b", "other"))
     with pytest.raises(InputError, match="expected one of bon@2:min by good, bon@2:min by other"):

@@ -50,6 +50,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.statistics import Mean
 from fsdpo_data.models.resolve import resolve_weights
+from fsdpo_data.problems.benchmark_rows import BenchmarkRow
 from fsdpo_data.problems.embedded import PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
 
@@ -462,6 +463,48 @@ def test_a_dataset_has_tables_by_n_and_writes_a_page_on_request(tmp_path: Path) 
     for name in ("report.md", "report.html"):
         assert "accuracy (%) of N samples" in (tmp_path / "page" / name).read_text()
     assert "results.json" not in invoke("report", first)
+
+
+def write_partly_scored(root: Path) -> Path:
+    """Write two benchmarks: half of the samples of the first have rewards, and none of the other.
+
+    The rewards prefer the correct samples, so best-of-N errs where a problem has no rewards.
+    """
+    rewards = {"half": ([[0.1], [0.9]], [None, None]), "none": ([None, None],) * 2}
+    problems, rows = [], []
+    for name, by_problem in rewards.items():
+        for number, step_rewards in enumerate(by_problem):
+            problem = make_problem(len(problems), [BenchmarkRow(name, number)])
+            problems.append(problem)
+            completions = [["The answer is 7."], [f"The answer is {problem.answer}."]]
+            rows += make_solutions(
+                problem, "ic", step_rewards=step_rewards, completions=completions
+            )
+    return write_dataset(root, problems, rows, prm="prm")
+
+
+def test_samples_without_rewards_are_counted_and_choose_nothing(tmp_path: Path) -> None:
+    root = write_partly_scored(tmp_path / "d")
+    results = measure_paths(root, sizes=[2], aggregates=["min"])
+    half, none = results.tasks["half"], results.tasks["none"]
+    assert list(half.decoders) == ["first", "sc@2", "weighted@2:min", "bon@2:min"]
+    assert list(none.decoders) == ["first", "sc@2"]
+    assert (half.unscored, none.unscored) == ({"prm": 2}, {"prm": 4})
+    assert results.cost["bon@2:min"].prm_calls == 4
+    assert list(results.suites["this run"].accuracies) == ["first", "sc@2"]
+    output = invoke("report", root, "--out", tmp_path / "page")
+    notes = (
+        "half: 2 of 4 samples have no reward by prm: best-of-N takes them last, and they have no "
+        "weight in votes",
+        "none: no sample has a reward by prm, so no decoder chooses by its rewards",
+    )
+    for note in notes:
+        assert note in output
+    for name in ("report.md", "report.html"):
+        text = (tmp_path / "page" / name).read_text()
+        assert "2 samples without a reward by prm" in text
+        assert "4 samples without a reward by prm" in text
+    assert "unscored" not in json.dumps(measure_paths(*two_datasets(tmp_path)[:1]).to_json())
 
 
 def test_columns_of_folders_with_one_name_have_their_paths(tmp_path: Path) -> None:
