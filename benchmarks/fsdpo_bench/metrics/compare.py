@@ -16,6 +16,7 @@ from fsdpo_bench.metrics.decoder_choices import (
     SubsetSpec,
     decodable_setups,
     decode,
+    has_fitting_rewards,
     name_models,
     select_decoders,
 )
@@ -386,8 +387,8 @@ def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
     """Return the decoder with a result name.
 
     Raises:
-        InputError: if there is none, or several reward models could choose; the error lists the
-            decoders of the pool.
+        InputError: if there is none, several reward models could choose, or the rewards are no
+            probabilities and the decoder needs them. The error lists the decoders of the pool.
     """
     setup = parse_result_name(name)
     models = pool.reward_models
@@ -403,6 +404,14 @@ def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
         raise InputError(
             f"{pool.name} has several reward models: expected one of "
             f"{', '.join(entry.name for entry in setups)}.",
+            field="decoder",
+            value=name,
+        )
+    if not has_fitting_rewards(pool, setups[0]):
+        known_names = ", ".join(_default_decoders(pool, n_samples))
+        raise InputError(
+            f"the rewards of {pool.name} are not probabilities, so they cannot weigh votes: "
+            f"expected one of {known_names}.",
             field="decoder",
             value=name,
         )

@@ -265,9 +265,7 @@ def select_decoders(
     else:
         setups = list(_possible_setups(pool, sizes, aggregates))
     setups = [entry for setup in setups for entry in name_models(setup, pool.reward_models)]
-    if pool.run is None or sizes or aggregates:
-        setups = [setup for setup in setups if _has_fitting_rewards(pool, setup)]
-    return {setup.name: setup for setup in setups}
+    return {setup.name: setup for setup in setups if has_fitting_rewards(pool, setup)}
 
 
 def name_models(setup: DecoderSetup, models: Sequence[str]) -> list[DecoderSetup]:
@@ -277,12 +275,16 @@ def name_models(setup: DecoderSetup, models: Sequence[str]) -> list[DecoderSetup
     return [replace(setup, model=model) for model in models]
 
 
-def _has_fitting_rewards(pool: Pool, setup: DecoderSetup) -> bool:
-    """Return whether a decoder that needs probabilities has them."""
+def has_fitting_rewards(pool: Pool, setup: DecoderSetup) -> bool:
+    """Return whether the rewards of a decoder that needs probabilities are probabilities.
+
+    True without rewards, whose lack is an error of :func:`decode`.
+    """
     if setup.decoder.needs != "probabilities":
         return True
     samples = next(benchmark.main for benchmark in pool.benchmarks.values())
-    return _find_rewards(samples, setup).are_probabilities
+    model = setup.model or next(iter(samples.rewards), "")
+    return model not in samples.rewards or samples.rewards[model].are_probabilities
 
 
 def _possible_setups(

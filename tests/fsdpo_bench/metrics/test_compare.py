@@ -133,6 +133,12 @@ def test_a_choice_by_rewards_states_its_reward_models(tmp_path: Path) -> None:
     assert not compare(good, good, decoder_a="bon@2:min").notes
 
 
+def test_a_vote_weighted_by_other_rewards_than_probabilities_is_refused(tmp_path: Path) -> None:
+    root = write_scored(tmp_path / "d", "log-ratio", is_probability=False)
+    with pytest.raises(InputError, match=r"d are not probabilities.*one of first, sc@2, bon@2:min"):
+        compare(root, root, decoder_a="sc@2", decoder_b="weighted@2:min")
+
+
 def test_samples_without_rewards_are_noted_and_choose_nothing(tmp_path: Path) -> None:
     problems = [make_problem(n, [BenchmarkRow(name, n)]) for n, name in enumerate(("half", "none"))]
     rewards = ([[0.9, 0.8], None], [None, None])

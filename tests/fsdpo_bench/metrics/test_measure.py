@@ -26,6 +26,7 @@ from bench_runs import (
 )
 from fsdpo_bench.decoders.decoders import DECODERS, Candidates, Decoder
 from fsdpo_bench.metrics.decoder_choices import SubsetSpec
+from fsdpo_bench.metrics.full_solutions import read_problem_solutions
 from fsdpo_bench.metrics.measure import MeasureSpec
 from fsdpo_bench.metrics.pools import load_pools, part_name
 from fsdpo_bench.metrics.reranking import fold_numbers, select_by_fold
@@ -43,6 +44,7 @@ from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.statistics import holm, mean_difference, mean_rate, wilson_interval
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.dataset.stage_registry import STAGES
 from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef
@@ -708,6 +710,22 @@ def test_only_probabilities_weigh_votes(tmp_path: Path) -> None:
     assert not any(name.startswith("weighted") for name in only_task(results).decoders)
     assert results.rewards["prm"].quality is None
     assert results.rewards["prm"].ranking_auc["min"].value == 0.5
+
+
+def test_a_second_reward_model_of_a_run_weighs_votes_only_by_probabilities(tmp_path: Path) -> None:
+    run = write_run(
+        tmp_path / "run", {"svamp": 3}, decoders=["sc@2", "weighted@2:min", "bon@2:min"]
+    )
+    manifest = read_manifest(run / "samples")
+    problems = read_problems(manifest.config_paths(run / "samples", "problems")).values()
+    rows = [
+        replace(row, step_rewards=[-3.0, 7.0])
+        for solutions in read_problem_solutions(run / "samples", [p.id for p in problems]).values()
+        for row in solutions
+    ]
+    other = write_dataset(tmp_path / "o", [*problems], rows, prm="log-ratio", is_probability=False)
+    names = [*only_task(measure_paths(run, other)).decoders]
+    assert names == ["sc@2", "weighted@2:min by prm", "bon@2:min by prm", "bon@2:min by log-ratio"]
 
 
 @pytest.mark.parametrize(
