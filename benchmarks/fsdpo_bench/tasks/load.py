@@ -98,6 +98,12 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
         )
     if solutions := describe_solutions([problem.answer for problem in problems]):
         warnings.append(f"{task.title}: {solutions}")
+    n_empty = [problem.answer for problem in problems].count("")
+    if task.missing_golds not in (0, n_empty):
+        warnings.append(
+            f"{task.title}: {n_empty:,} problems have no gold answer, and `missing_golds` is "
+            f"{task.missing_golds:,}."
+        )
     # A known benchmark has the questions that its authors chose.
     if not task.digest and (conflicts := describe_conflicts(problems)):
         warnings.append(f"{task.title}: {conflicts}")

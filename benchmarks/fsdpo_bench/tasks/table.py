@@ -194,8 +194,9 @@ GOLD_PARSERS: Mapping[str, Callable[[Any], str]] = {
     "extract": partial(read_gold, reading="extract"),
     "boxed": parse_boxed_gold,
     "hashes": parse_gsm8k_gold,
-    # A problem without a gold stays in the benchmark, but the score excludes it.
-    "maybe": lambda value: gold_text(value).strip() if value else "",
+    # A problem without a gold stays in the benchmark, but the score excludes it. The number 0 is a
+    # gold.
+    "maybe": lambda value: "" if value in (None, "", []) else read_gold(value),
     "number": normalize_number,
 }
 
