@@ -28,8 +28,8 @@ from fsdpo_data.problems.row_formats import ProblemFormat, RowReading
 
 #: Folder of the built-in tasks.
 BUILTIN_TASKS = Path(__file__).parent / "builtin"
-#: Decimal places of numeric golds. Two published files of AddSub differ in binary noise
-#: (0.6666666666666666); rounding makes their golds equal.
+#: Decimal places of numeric golds, and significant digits of those below 1. Two published files of
+#: AddSub differ in binary noise (0.6666666666666666); rounding makes their golds equal.
 GOLD_DECIMALS = 10
 #: Metadata that the benchmark sets for grading and statistics.
 RESERVED_METADATA = ("cluster", "alternative_golds", "gold_tolerance")
@@ -182,9 +182,16 @@ def normalize_number(value: Any) -> str:
     """Return a numeric gold in one spelling: ``27.0`` becomes ``27``, ``025`` becomes ``25``."""
     text = gold_text(value)
     try:
-        return gold_text(round(float(text), GOLD_DECIMALS))
+        return str(int(text))
+    except ValueError:
+        pass  # not an integer
+    try:
+        number = float(text)
     except ValueError:
         raise UnusableRowError(f"the answer {text!r} is not a number") from None
+    if abs(number) >= 1:
+        return gold_text(round(number, GOLD_DECIMALS))
+    return gold_text(float(f"{number:.{GOLD_DECIMALS - 1}e}"))  # 1.6e-19 has no 10 decimal places
 
 
 #: Functions from a field of a row to the gold, by the value of ``gold`` in a format.
