@@ -31,8 +31,9 @@ BUILTIN_TASKS = Path(__file__).parent / "builtin"
 #: Decimal places of numeric golds, and significant digits of those below 1. Two published files of
 #: AddSub differ in binary noise (0.6666666666666666); rounding makes their golds equal.
 GOLD_DECIMALS = 10
+GRADING_METADATA = ("alternative_golds", "gold_tolerance")  #: Metadata that grading reads.
 #: Metadata that the benchmark sets for grading and statistics.
-RESERVED_METADATA = ("cluster", "alternative_golds", "gold_tolerance")
+RESERVED_METADATA = ("cluster", *GRADING_METADATA)
 
 RecordT = TypeVar("RecordT")
 METRIC_PATTERN = re.compile(r"greedy|(avg|maj)@[1-9]\d*")  #: The form of a metric.
@@ -55,7 +56,9 @@ class Task(TaskDescription):
     """A benchmark with its source; the keys of its TOML file are the names of these fields."""
 
     digest: str = ""  #: ``problems_digest`` with the golds of the source; empty if unknown.
-    formats: Sequence[ProblemFormat] = ()  #: Formats of its rows, tried in this order.
+    #: Formats of its rows, tried in this order. Empty for the fields ``question`` and ``answer``,
+    #: with the checks of rows without a TOML file.
+    formats: Sequence[ProblemFormat] = ()
     order: int = 1000  #: Position in lists; tasks are sorted by this number.
     suites: Sequence[str] = ()  #: Suites that contain the benchmark.
     licence: str = ""  #: Licence of the problems.
@@ -142,8 +145,8 @@ def _parse_task(entries: dict[str, Any], hooks: Mapping[str, Any], file: Path) -
     missing_golds = entries.get("missing_golds", 0)
     format_entries = entries.pop("formats", ())
     for entry in format_entries:
-        check_types(_make_format, entry)
-    formats = tuple(_make_format(missing_golds=missing_golds, **entry) for entry in format_entries)
+        check_types(make_format, entry)
+    formats = tuple(make_format(missing_golds=missing_golds, **entry) for entry in format_entries)
     if "hub" in entries:
         entries["hub"] = _make(HubDataset, entries["hub"])
     if "fetch" in entries:
@@ -157,8 +160,7 @@ def _parse_task(entries: dict[str, Any], hooks: Mapping[str, Any], file: Path) -
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(f"name {name!r}: expected letters, digits, dots, hyphens, underscores")
     entries.setdefault("title", name)
-    default_formats = (_make_format(["question"], "answer", missing_golds=missing_golds),)
-    return Task(formats=formats or default_formats, notes=notes, **entries, **hooks)
+    return Task(formats=formats, notes=notes, **entries, **hooks)
 
 
 def _make(record_class: type[RecordT], values: dict[str, Any]) -> RecordT:
@@ -208,7 +210,7 @@ GOLD_PARSERS: Mapping[str, Callable[[Any], str]] = {
 }
 
 
-def _make_format(
+def make_format(
     question: Sequence[str], answer: str, gold: str = "", *, missing_golds: int = 0
 ) -> ProblemFormat:
     """Return the format of an entry of ``formats``.
