@@ -237,7 +237,7 @@ def test_a_vote_without_answers_counts_as_no_answer(tmp_path: Path) -> None:
 def test_accuracy_without_tolerance_and_without_the_judge(tmp_path: Path) -> None:
     problems = [make_problem(number) for number in range(4)]
     strict = [True, False, True, False]
-    verdicts_by = ["math@6/boxed/number"] * 2 + ["judge/m@1"] * 2
+    verdicts_by = ["math@6/boxed/number"] * 2 + ["judge/m@1/boxed"] * 2
     outcomes = "cccu"
     rows = [
         make_solutions(problem, outcome, exactly_correct=[is_exact], verdict_by=[verdict_by])[0]

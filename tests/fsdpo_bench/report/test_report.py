@@ -361,8 +361,8 @@ def test_very_long_solutions_are_truncated_with_a_count(tmp_path: Path) -> None:
 def test_every_outcome_has_an_explanation() -> None:
     texts = {explain_outcome(outcome, "math@6/none") for outcome in OUTCOMES}
     assert len(texts) == len(OUTCOMES)
-    assert explain_outcome("correct", "judge/m@1").startswith(
-        "A part was not read, so the judge m@1 decided."
+    assert explain_outcome("correct", "judge/org/m@1/boxed").startswith(
+        "A part was not read, so the judge org/m@1 decided."
     )
 
 
