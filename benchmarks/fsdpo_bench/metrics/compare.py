@@ -37,7 +37,6 @@ from fsdpo_data.core.statistics import (
     mean_difference,
     sum_clusters,
 )
-from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,19 +367,40 @@ def _default_decoder_pair(
     pool_a: Pool, pool_b: Pool, pair: BenchmarkPair
 ) -> tuple[dict[str, DecoderSetup], dict[str, DecoderSetup]]:
     """Return the decoders of both sides, of which the common ones are compared."""
-    decoders_a = _default_decoders(pool_a, pair.n_samples)
-    decoders_b = _default_decoders(pool_b, pair.n_samples)
+    aggregates = [*_compared_aggregates(pool_a), *_compared_aggregates(pool_b)]
+    decoders_a = _default_decoders(pool_a, pair.n_samples, aggregates)
+    decoders_b = _default_decoders(pool_b, pair.n_samples, aggregates)
     return (
         decodable_setups(pair.benchmark_a, decoders_a),
         decodable_setups(pair.benchmark_b, decoders_b),
     )
 
 
-def _default_decoders(pool: Pool, n_samples: int) -> dict[str, DecoderSetup]:
-    """Return the decoders of a run; for other datasets, those of all common samples."""
+def _default_decoders(
+    pool: Pool, n_samples: int, aggregates: Sequence[str]
+) -> dict[str, DecoderSetup]:
+    """Return the decoders of a run; for other datasets, those of all common samples.
+
+    Args:
+        pool: The run or dataset.
+        n_samples: Number of samples that both sides have.
+        aggregates: Aggregates of both sides, by :func:`_compared_aggregates`.
+    """
     if pool.run is not None:
         return select_decoders(pool)
-    return select_decoders(pool, [n_samples], [DEFAULT_AGGREGATE])
+    return select_decoders(pool, [n_samples], aggregates)
+
+
+def _compared_aggregates(pool: Pool) -> list[str]:
+    """Return the aggregates of the decoders of a run; else the defaults of the reward models."""
+    if pool.run is not None:
+        setups = [parse_result_name(name) for name in pool.run.decoders]
+        return [setup.aggregate for setup in setups if setup is not None and setup.aggregate]
+    return [
+        rewards.default_aggregate
+        for benchmark in pool.benchmarks.values()
+        for rewards in benchmark.main.rewards.values()
+    ]
 
 
 def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
@@ -392,8 +412,8 @@ def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
     """
     setup = parse_result_name(name)
     models = pool.reward_models
+    known_names = ", ".join(_default_decoders(pool, n_samples, _compared_aggregates(pool)))
     if setup is None or setup.part not in pool.parts or setup.model not in ("", *models):
-        known_names = ", ".join(_default_decoders(pool, n_samples))
         raise InputError(
             f"{pool.name} has no such decoder: expected one of {known_names}.",
             field="decoder",
@@ -408,7 +428,6 @@ def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
             value=name,
         )
     if not has_fitting_rewards(pool, setups[0]):
-        known_names = ", ".join(_default_decoders(pool, n_samples))
         raise InputError(
             f"the rewards of {pool.name} are not probabilities, so they cannot weigh votes: "
             f"expected one of {known_names}.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,26 @@ def test_a_choice_by_rewards_states_its_reward_models(tmp_path: Path) -> None:
     assert note.endswith("good (sha256:c)")
     assert not compare(good, other, decoder_a="sc@2").notes
     assert not compare(good, good, decoder_a="bon@2:min").notes
+
+
+def test_datasets_are_compared_by_the_default_aggregates_of_their_rewards(tmp_path: Path) -> None:
+    by_outcome = write_scored(tmp_path / "a", "orm", score={"last_step_only": True})
+    by_step = write_scored(tmp_path / "b", "prm")
+
+    def chosen(first: Path, second: Path) -> list[str]:
+        measures = [delta.measure for delta in compare(first, second).differences]
+        return [measure for measure in measures if ":" in measure]
+
+    assert chosen(by_outcome, by_outcome) == ["weighted@2:last", "bon@2:last"]
+    assert chosen(by_outcome, by_step) == [
+        "weighted@2:last",
+        "weighted@2:min",
+        "bon@2:last",
+        "bon@2:min",
+    ]
+    run = write_run(tmp_path / "run", {"svamp": 3}, samples=2, decoders=["bon@2:prod"])
+    samples = shutil.copytree(run / "samples", tmp_path / "c")
+    assert chosen(run, samples) == ["bon@2:prod"]
 
 
 def test_a_vote_weighted_by_other_rewards_than_probabilities_is_refused(tmp_path: Path) -> None:
