@@ -110,7 +110,7 @@ def measure(pool: Pool, spec: MeasureSpec, decoded: Decoded) -> Results:
         version=FORMAT_VERSION,
         run=measurement_settings(pool, names),
         tasks=tasks,
-        suites=_suite_results(decoded),
+        suites=_suite_results(pool, decoded),
         cost=_total_costs(pool, decoded),
         rewards=rewards,
         **optional_sections,
@@ -317,12 +317,17 @@ def _accuracy_drops(
     return drops
 
 
-def _suite_results(decoded: Decoded) -> dict[str, SuiteResults]:
-    """Return the mean accuracies of the complete suites with several benchmarks."""
+def _suite_results(pool: Pool, decoded: Decoded) -> dict[str, SuiteResults]:
+    """Return the mean accuracies of the complete suites with several benchmarks.
+
+    Only a run knows that its problems are those of a suite, and not of a file with their name.
+    """
+    entries = pool.run.benchmarks if pool.run is not None else {}
+    listed_names = {name for name in decoded if name in entries and entries[name].is_listed}
     complete_suites = {
         name: tasks
         for name, tasks in suites().items()
-        if len(tasks) > 1 and set(tasks) <= set(decoded)
+        if len(tasks) > 1 and set(tasks) <= listed_names
     }
     is_a_suite = any(set(tasks) == set(decoded) for tasks in complete_suites.values())
     if len(decoded) > 1 and not is_a_suite:

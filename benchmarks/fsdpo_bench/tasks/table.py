@@ -263,9 +263,24 @@ def all_tasks() -> Mapping[str, Task]:
     return {**builtin_tasks(), **PLUGIN_TASKS}
 
 
+def _importable_tasks() -> list[Task]:
+    """Return the benchmarks, without those of broken plug-ins."""
+    return [*builtin_tasks().values(), *PLUGIN_TASKS.importable_entries()]
+
+
+def is_listed(name: str, digest: str) -> bool:
+    """Return whether problems are those of a listed benchmark, and not of a file with its name.
+
+    Args:
+        name: Name of the benchmark.
+        digest: Digest of its complete problems.
+    """
+    return any(task.name == name and task.digest in ("", digest) for task in _importable_tasks())
+
+
 def suites() -> Mapping[str, tuple[str, ...]]:
     """Return the names of the benchmarks of each suite; a broken plug-in is in no suite."""
-    tasks = [*builtin_tasks().values(), *PLUGIN_TASKS.importable_entries()]
+    tasks = _importable_tasks()
     names = dict.fromkeys(suite for task in tasks for suite in task.suites)
     return {name: tuple(task.name for task in tasks if name in task.suites) for name in names}
 

@@ -18,6 +18,7 @@ import pytest
 from bench_runs import (
     HOSTILE,
     load_pool,
+    make_entry,
     make_problem,
     make_solution,
     make_solutions,
@@ -39,7 +40,7 @@ from fsdpo_bench.report.plots import _space_out
 from fsdpo_bench.report.problem_list import build_problem_list, explain_outcome
 from fsdpo_bench.report.render import render_html, render_markdown
 from fsdpo_bench.report.svg import Axis
-from fsdpo_bench.tasks.table import builtin_tasks
+from fsdpo_bench.tasks.table import builtin_tasks, suites
 from fsdpo_cards.render import format_percent
 from pydantic import ValidationError
 from typer.testing import CliRunner
@@ -302,6 +303,22 @@ def test_published_results_list_the_backbone_of_the_run_first(tmp_path: Path) ->
         "Qwen2-7B-SFT + Full-Step-DPO",
     ]
     assert rows[3][2] == "18.4" and len(rows) == 16
+
+
+def test_a_file_with_the_name_of_a_benchmark_is_not_compared_with_the_paper(
+    tmp_path: Path,
+) -> None:
+    tasks = dict.fromkeys(suites()["in-domain"], 3)
+    names = {True: tmp_path / "listed", False: tmp_path / "own"}
+    for is_listed, run in names.items():
+        digests = {} if is_listed else {"digest": "f" * 20}
+        entries = {name: make_entry(name, 3, **digests) for name in tasks}
+        results = report_run(write_run(run, tasks, decoders=["greedy"], entries=entries))
+        assert list(results.suites) == (["in-domain"] if is_listed else ["this run"])
+        assert ("Full-Step-DPO" in (run / "report.md").read_text()) == is_listed
+        assert ("Full-Step-DPO" in (run / "report.html").read_text()) == is_listed
+    dataset = measure_paths(tmp_path / "listed" / "greedy")
+    assert list(dataset.suites) == ["this run"]
 
 
 @pytest.mark.parametrize("decoders", [("greedy",), ("sc@4",), ("greedy", "sbs@2,1")])
