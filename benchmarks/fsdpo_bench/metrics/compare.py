@@ -6,7 +6,7 @@ Array suffixes: ``P`` problems.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
@@ -137,10 +137,16 @@ class BenchmarkPair(NamedTuple):
         return [self.benchmark_a.main.problems[index] for index in self.index_a]
 
     @property
+    def counted_clusters(self) -> list[str]:
+        """Clusters of the common problems that count in both."""
+        samples_a, samples_b = self.benchmark_a.main, self.benchmark_b.main
+        counts_P = samples_a.counts_P[self.index_a] & samples_b.counts_P[self.index_b]
+        return [self.problems[index].cluster for index in np.flatnonzero(counts_P)]
+
+    @property
     def has_counted_problems(self) -> bool:
         """Whether a common problem counts in both."""
-        samples_a, samples_b = self.benchmark_a.main, self.benchmark_b.main
-        return bool((samples_a.counts_P[self.index_a] & samples_b.counts_P[self.index_b]).any())
+        return bool(self.counted_clusters)
 
     def describe_other_problems(self, name_a: str, name_b: str) -> str:
         """Count the problems of one pool alone, by the names of the pools; empty without any."""
@@ -179,9 +185,11 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
         notes += _one_sided_notes("benchmarks", pool_a.benchmarks, pool_b.benchmarks)
     differences: list[PairedDifference] = []
     changed: list[ChangedProblem] = []
+    clusters: dict[str, list[str]] = {}
     for pair, note in pair_benchmarks(pool_a, pool_b, options):
         if note:
             notes.append(note)
+        clusters[pair.name] = pair.counted_clusters
         notes += problem_notes(pair)
         notes += left_out_notes("A", pair.benchmark_a)
         notes += left_out_notes("B", pair.benchmark_b)
@@ -198,7 +206,7 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
             default_decoders = _default_decoder_pair(pool_a, pool_b, pair)
             notes += _one_sided_notes("decoders", *default_decoders)
     notes = list(dict.fromkeys(notes))  # the benchmarks of two runs have the same decoders
-    means = _benchmark_means(differences)
+    means = _benchmark_means(differences, clusters)
     return Comparison(differences=differences, means=means, changed=changed, notes=notes)
 
 
@@ -520,10 +528,16 @@ def _key_pairs(keys_a: Sequence[str], keys_b: Sequence[str]) -> list[tuple[str, 
     return [(key, key) for key in keys_a if key in keys_b]
 
 
-def _benchmark_means(differences: Sequence[PairedDifference]) -> list[BenchmarkMean]:
+def _benchmark_means(
+    differences: Sequence[PairedDifference], clusters: Mapping[str, Collection[str]]
+) -> list[BenchmarkMean]:
     """Return the mean over the benchmarks for each measure that all benchmarks have.
 
     Every benchmark has the same weight.
+
+    Args:
+        differences: The differences by benchmark.
+        clusters: Clusters of the compared problems of each benchmark.
     """
     by_measure: Mapping[str, list[PairedDifference]] = defaultdict(list)
     for difference in differences:
@@ -543,7 +557,9 @@ def _benchmark_means(differences: Sequence[PairedDifference]) -> list[BenchmarkM
                 difference=Difference(
                     value=sum(values) / n_tasks,
                     n=sum(single.difference.n for single in singles),
-                    ci95=macro_interval(values, intervals),
+                    ci95=macro_interval(
+                        values, intervals, [clusters[single.task] for single in singles]
+                    ),
                 ),
             )
         )

@@ -322,8 +322,8 @@ def _suite_results(pool: Pool, decoded: Decoded) -> dict[str, SuiteResults]:
 
     Only a run knows that its problems are those of a suite, and not of a file with their name.
     """
-    entries = pool.run.benchmarks if pool.run is not None else {}
-    listed_names = {name for name in decoded if name in entries and entries[name].is_listed}
+    run_entries = pool.run.benchmarks if pool.run is not None else {}
+    listed_names = {name for name, entry in run_entries.items() if entry.is_listed} & set(decoded)
     complete_suites = {
         name: tasks
         for name, tasks in suites().items()
@@ -338,17 +338,18 @@ def _suite_results(pool: Pool, decoded: Decoded) -> dict[str, SuiteResults]:
         for decoder in decoded[tasks[0]]:
             entries = [decoded[task][decoder] for task in tasks if decoder in decoded[task]]
             if len(entries) == len(tasks):
-                accuracies = [entry.mean(entry.correct_P) for entry in entries]
-                means[decoder] = _mean_accuracy(accuracies)
+                means[decoder] = _mean_accuracy(entries)
         suite_results[name] = SuiteResults(tasks=list(tasks), accuracies=means)
     return suite_results
 
 
-def _mean_accuracy(accuracies: Sequence[Mean]) -> Mean:
-    """Return the mean of the accuracies of benchmarks, with equal weights.
+def _mean_accuracy(entries: Sequence[DecoderChoices]) -> Mean:
+    """Return the mean of the accuracies of a decoder on benchmarks, with equal weights.
 
     There is no mean if no problem of a benchmark counts.
     """
+    accuracies = [entry.mean(entry.correct_P) for entry in entries]
+    clusters = [entry.samples.counted_clusters for entry in entries]
     values: list[float] = []
     intervals: list[Interval] = []
     for accuracy in accuracies:
@@ -359,7 +360,7 @@ def _mean_accuracy(accuracies: Sequence[Mean]) -> Mean:
     return Mean(
         value=fmean(values) if is_complete else None,
         n=sum(accuracy.n for accuracy in accuracies),
-        ci95=macro_interval(values, intervals) if is_complete else None,
+        ci95=macro_interval(values, intervals, clusters) if is_complete else None,
     )
 
 

@@ -121,6 +121,11 @@ class Samples:
         counts_P[np.isin(self.outcome_PM, UNCOUNTED_OUTCOMES).any(axis=1)] = False
         return counts_P
 
+    @cached_property
+    def counted_clusters(self) -> list[str]:
+        """Clusters of the problems that count."""
+        return [self.problems[index].cluster for index in np.flatnonzero(self.counts_P)]
+
     def clusters(self, selected_P: np.ndarray) -> list[str] | None:
         """Return the cluster of each selected problem, by :func:`shared_clusters`."""
         return shared_clusters([self.problems[index] for index in np.flatnonzero(selected_P)])

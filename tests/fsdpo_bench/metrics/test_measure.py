@@ -25,6 +25,7 @@ from bench_runs import (
     write_run,
 )
 from fsdpo_bench.decoders.decoders import DECODERS, Candidates, Decoder
+from fsdpo_bench.metrics.compare import ComparisonOptions, compare_pools
 from fsdpo_bench.metrics.decoder_choices import SubsetSpec
 from fsdpo_bench.metrics.full_solutions import read_problem_solutions
 from fsdpo_bench.metrics.measure import MeasureSpec
@@ -477,6 +478,23 @@ def test_groups_spread_drops_and_suites(tmp_path: Path) -> None:
     assert mean.value == pytest.approx((1 + 0.25) / 2)
     suite = measure_paths(write_run(tmp_path / "suite", dict.fromkeys(suites()["in-domain"], 3)))
     assert list(suite.suites) == ["in-domain"]
+
+
+def test_a_mean_over_two_benchmarks_with_the_same_problems_has_the_interval_of_one(
+    tmp_path: Path,
+) -> None:
+    problems = [make_problem(n, [BenchmarkRow(name, n) for name in "ab"]) for n in range(9)]
+    outcomes = "ccccciiii"
+    pairs = zip(problems, outcomes, strict=True)
+    rows = [row for problem, letter in pairs for row in make_solutions(problem, letter + "c")]
+    root = write_dataset(tmp_path / "d", problems, rows)
+    results = measure_paths(root)
+    mean = results.suites["this run"].accuracies["first"]
+    assert mean.ci95 == pytest.approx(results.tasks["a"].accuracies["first"].ci95)
+    pool = load_pool(root)
+    compared = compare_pools(pool, pool, ComparisonOptions(decoder_a="first", decoder_b="sc@2"))
+    [difference] = [entry.difference for entry in compared.means]
+    assert difference.ci95 == pytest.approx(compared.differences[0].difference.ci95)
 
 
 def test_the_drops_of_problems_on_one_base_are_one_unit(tmp_path: Path) -> None:
