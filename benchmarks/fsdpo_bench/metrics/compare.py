@@ -420,10 +420,9 @@ def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
     """
     setup = parse_result_name(name)
     models = pool.reward_models
-    known_names = ", ".join(_default_decoders(pool, n_samples, _compared_aggregates(pool)))
     if setup is None or setup.part not in pool.parts or setup.model not in ("", *models):
         raise InputError(
-            f"{pool.name} has no such decoder: expected one of {known_names}.",
+            f"{pool.name} has no such decoder: expected one of {_decoder_names(pool, n_samples)}.",
             field="decoder",
             value=name,
         )
@@ -438,11 +437,16 @@ def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
     if not has_fitting_rewards(pool, setups[0]):
         raise InputError(
             f"the rewards of {pool.name} are not probabilities, so they cannot weigh votes: "
-            f"expected one of {known_names}.",
+            f"expected one of {_decoder_names(pool, n_samples)}.",
             field="decoder",
             value=name,
         )
     return setups[0]
+
+
+def _decoder_names(pool: Pool, n_samples: int) -> str:
+    """Return the names of the decoders of a pool, for errors."""
+    return ", ".join(_default_decoders(pool, n_samples, _compared_aggregates(pool)))
 
 
 def _both_count(pair: BenchmarkPair, samples_a: Samples, samples_b: Samples) -> np.ndarray:

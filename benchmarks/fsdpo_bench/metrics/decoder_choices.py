@@ -194,8 +194,8 @@ def _find_rewards(samples: Samples, setup: DecoderSetup) -> Rewards:
     rewards = samples.rewards.get(setup.model or next(iter(samples.rewards), ""))
     if rewards is None or not rewards.has_scored_samples:
         raise InputError(
-            "the samples have no step rewards. Score them with `fsdpo-data score`, or import the "
-            "scores.",
+            f"the samples of {samples.problems[0].benchmark_row.name} have no step rewards. Score "
+            "them with `fsdpo-data score`, or import the scores.",
             field="decoder",
             value=setup.name,
         )

@@ -181,7 +181,7 @@ def test_samples_without_rewards_are_noted_and_choose_nothing(tmp_path: Path) ->
         )
         for side in "AB"
     ]
-    with pytest.raises(InputError, match="the samples have no step rewards"):
+    with pytest.raises(InputError, match="the samples of none have no step rewards"):
         compare(root, root, task="none", decoder_a="bon@2:min")
 
 
