@@ -152,7 +152,7 @@ def mark_most_golds(records: Sequence[SourceRow], reading: RowReading) -> bool:
     for record in records:
         row_format = _find_format(record.fields, reading)
         if row_format is not None and row_format.parse_gold is None:
-            gold = record.fields[_gold_field(record.fields, row_format, reading)]
+            gold = record.fields[find_gold_field(record.fields, row_format, reading)]
             n_golds += 1
             n_marked += has_mark(gold)
     return n_marked * 2 > n_golds
@@ -193,7 +193,7 @@ def read_problem(
         raise UnusableRowError(_missing_fields(fields, reading))
     if reading.question_field is None:
         refuse_unread_parts(fields, row_format.question)
-    gold_field = _gold_field(fields, row_format, reading)
+    gold_field = find_gold_field(fields, row_format, reading)
     if needs_mark and row_format.parse_gold is None and not has_mark(fields[gold_field]):
         raise UnusableRowError("the answer does not mark its gold, as most others do")
     gold = row_format.gold_answer(fields, gold_field, reading.gold)
@@ -222,7 +222,9 @@ def _find_format(fields: Mapping[str, Any], reading: RowReading) -> ProblemForma
     return row_format if row_format.matches(fields) else None
 
 
-def _gold_field(fields: Mapping[str, Any], row_format: ProblemFormat, reading: RowReading) -> str:
+def find_gold_field(
+    fields: Mapping[str, Any], row_format: ProblemFormat, reading: RowReading = DEFAULT_READING
+) -> str:
     """Return the field with the gold answer: the named one, a certain one, or the format's."""
     if reading.gold_field is None and row_format.answer == "answer":
         for name in GOLD_FIELDS:

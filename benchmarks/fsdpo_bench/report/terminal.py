@@ -25,6 +25,7 @@ from fsdpo_bench.metrics.result_records import (
     Results,
     TaskResults,
 )
+from fsdpo_bench.metrics.reward_statistics import describe_unscored
 from fsdpo_bench.metrics.setting_notes import reward_model_notes, setting_notes
 from fsdpo_bench.report.choice_tables import choice_tables, listed_decoders
 from fsdpo_bench.report.comparison_page import render_comparison
@@ -244,7 +245,9 @@ def print_results(results: Results) -> None:
         for count, reason in ((task.failed, "failed"), (task.left_out, "fewer samples")):
             if count:
                 print_text(f"{name}: {count:,} problems are left out ({reason})")
-        if not _counted_problems(task):
+        for text in describe_unscored(task.unscored, task.problems * task.samples):
+            print_text(f"{name}: {text}")
+        if task.decoders and not _counted_problems(task):
             print_text(
                 f"{name}: no problem counts (no readable gold answer, or no graded solution)"
             )
@@ -257,7 +260,7 @@ def print_results(results: Results) -> None:
 
 def _counted_problems(task: TaskResults) -> int:
     """Return the number of problems over which the accuracies of a benchmark are."""
-    return max(accuracy.n for accuracy in task.accuracies.values())
+    return max((accuracy.n for accuracy in task.accuracies.values()), default=0)
 
 
 def _print_groups(task: TaskResults) -> None:
