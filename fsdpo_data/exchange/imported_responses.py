@@ -18,7 +18,11 @@ from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
 from fsdpo_data.engines.scorers.prm_formats import RECORDED_VALUES, ScoreSettings
 from fsdpo_data.exchange.formats import ExchangeFormat, find_response_format
 from fsdpo_data.exchange.import_options import ImportOutputsOptions
-from fsdpo_data.exchange.prompt_questions import PromptQuestions, QuestionIndex
+from fsdpo_data.exchange.prompt_questions import (
+    PromptQuestions,
+    QuestionIndex,
+    known_instructions,
+)
 from fsdpo_data.exchange.response_formats import (
     Fields,
     RecordedResponse,
@@ -69,6 +73,7 @@ class RecordedResponseImport(RowImport):
         self._problem_of_question = unambiguous_problems(self.gold_problems.problems)
         self._known_questions = QuestionIndex(self._problem_of_question)
         self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
+        self._instructions = known_instructions()
         self._prompt_questions = PromptQuestions(self.template if options.template else None)
         self._n_conflicts = 0  # responses whose question has another gold in an earlier row
         self._conflict: tuple[Problem, Problem] | None = None  # the first one
@@ -175,6 +180,8 @@ class RecordedResponseImport(RowImport):
         assert row_format.responses is not None
         completion = self._read_steps(response, row_format.responses)
         self._add_response(file.name, response, completion)
+        if self.options.scores is not None:
+            self._scored_keys.add(text_key(repr(response.key)))
         return True
 
     def _read_steps(self, response: RecordedResponse, names: ResponseFields) -> Completion:
@@ -213,7 +220,6 @@ class RecordedResponseImport(RowImport):
             raise UnusableResponseError(
                 f"an earlier response has the same key {response.key}, and its step scores"
             )
-        self._scored_keys.add(key)
         return self.spool.read(offset)["step_scores"]
 
     def _read_scores(self, file: Path, names: ResponseFields) -> None:
@@ -289,10 +295,10 @@ class RecordedResponseImport(RowImport):
     def _find_problem_by_prompt(self, question: str, prompt: str) -> Problem:
         """Return the problem whose question is last in a prompt; few-shot examples come first.
 
-        If the row states a question of the prompt, only this part of the prompt counts, and it ends
-        with the known question. The last known question may be one of the examples, if the stated
-        question is unknown. Without a stated question, as in a batch, a further question after the
-        last known one shows this.
+        If the row states a question of the prompt, only this part of the prompt counts. After the
+        known question, it has at most an instruction that is known. The last known question may be
+        one of the examples, if the stated question is unknown. Without a stated question, as in a
+        batch, a further question after the last known one shows this.
         """
         problem = self._problem_of_prompt.get(text_key(prompt))
         if problem is not None:
@@ -305,9 +311,14 @@ class RecordedResponseImport(RowImport):
             text = question
         key = question_key(text)
         match = self._known_questions.find_last(key)
-        if match is None or (is_stated and match[1] < len(key)):
+        if match is None:
             raise UnusableRowError(UNMATCHED_REASON)
         matching_key, end = match
+        if is_stated and key[end:] not in self._instructions:
+            raise UnusableRowError(
+                "the question goes on after a question of the given problems. If it is the same "
+                "one, name a field that has only the question with `question_field`"
+            )
         if _has_further_question(normalise_question(text), end - len(matching_key), end):
             raise UnusableRowError(
                 "the prompt has another question after the last question of the given problems"

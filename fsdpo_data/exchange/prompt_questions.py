@@ -5,9 +5,18 @@ from dataclasses import replace
 from itertools import takewhile
 
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, TEMPLATES, ChatFormat, Template
+from fsdpo_data.problems.question_key import question_key
 
 _MAX_INDEXED_CHARS = 16  #: Characters of a question by which it is found.
+#: Instructions after a question, in addition to those of the templates.
+_INSTRUCTIONS = ("A:", "Answer:", "Solution:", "Let's think step by step.", "Think step by step.")
 _MAX_QUOTED_CHARS = 60  #: Characters of a shared text in a warning.
+
+
+def known_instructions() -> set[str]:
+    """Return the keys of texts after a question that are no part of it; the empty text is one."""
+    ends = [template.text.rpartition("{question}")[2] for template in TEMPLATES.loaded_entries()]
+    return {question_key(text) for text in ("", *_INSTRUCTIONS, *ends)}
 
 
 class QuestionIndex:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.finish_reasons import (
@@ -26,7 +26,12 @@ from fsdpo_data.core.options import Option
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.problems.golds import GoldReading, means_no_gold, read_gold
-from fsdpo_data.problems.row_formats import ROWS_PANEL, FieldName, RowReading
+from fsdpo_data.problems.row_formats import (
+    ROWS_PANEL,
+    FieldName,
+    RowReading,
+    is_solution_row,
+)
 
 Fields = Mapping[str, Any]
 
@@ -94,6 +99,13 @@ class RecordedResponse:
     error: str = ""
 
 
+class DocumentKey(NamedTuple):
+    """Identifies a document that several rows repeat, each with another reading of its answer."""
+
+    document: str  #: Hash of the document.
+    reading: str  #: Name of the reading, such as a filter; empty if it has none.
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseFields:
     """The names of the fields in which one publisher stores a response and its data.
@@ -136,7 +148,9 @@ class ResponseFields:
     #: Fields that identify a problem whose responses several rows repeat, as lm-evaluation-harness
     #: writes one row per filter. Empty if each row has responses of its own.
     repeats: Sequence[str] = ()
+    repeated_by: str = ""  #: Field that differs between the rows that repeat responses.
     gold_reading: GoldReading = "auto"  #: How to read the gold answer; not a key of the table.
+    is_named: bool = False  #: Whether the user names the field of the responses; no key either.
 
     def matches(self, fields: Fields) -> bool:
         """Return whether a row has all fields that the format needs.
@@ -161,6 +175,8 @@ class ResponseFields:
         }
         if reading.gold != self.gold_reading:
             changes["gold_reading"] = reading.gold
+        if reading.response_field is not None:
+            changes["is_named"] = True
         return replace(self, **changes) if changes else self
 
     def unread_columns(self, fields: Fields) -> dict[str, Any]:
@@ -182,17 +198,20 @@ class ResponseFields:
         """Return the step scores in a row of a file of step scores; None if there are none."""
         return _first(fields, self.step_scores)
 
-    def document_key(self, fields: Fields) -> str:
-        """Return a hash that identifies a row's document; empty if rows do not repeat.
+    def document_key(self, fields: Fields) -> DocumentKey | None:
+        """Return what identifies a row's document and the reading of it; None without repeats.
 
         The hash includes the content of the document, because its number is not unique in
-        concatenated files.
+        concatenated files. Without a reading, it includes the responses, too.
         """
         if not self.repeats or self.repeats[0] not in fields:
-            return ""
-        values = [fields.get(name) for name in self.repeats]
-        text = json.dumps(values, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()
+            return None
+        names = [*self.repeats]
+        reading = str(fields.get(self.repeated_by, ""))
+        if not reading:
+            names += self.responses
+        text = json.dumps([fields.get(name) for name in names], sort_keys=True, default=str)
+        return DocumentKey(hashlib.sha256(text.encode()).hexdigest(), reading)
 
     def _columns(self, row: Fields) -> Iterator[tuple[str, Fields]]:
         """Yield the model name and the fields of each column with a response."""
@@ -255,8 +274,11 @@ class ResponseFields:
         responses = self._list_responses(value) if isinstance(value, list) else [value]
         verdicts = _per_response(_first(fields, self.correct), len(responses))
         token_counts = _per_response(_first(fields, self.n_tokens), len(responses))
-        steps = _lists_per_response(_first(fields, self.steps), value, len(responses))
-        step_scores = _lists_per_response(_first(fields, self.step_scores), value, len(responses))
+        is_several = isinstance(value, list) and not _is_chat(value)
+        steps, step_scores = (
+            _lists_per_response(_first(fields, names), len(responses), is_several=is_several)
+            for names in (self.steps, self.step_scores)
+        )
         finish_reasons = _find_finish_reasons(fields, len(responses))
         for index, response in enumerate(responses):
             response_fields = response if isinstance(response, Mapping) else {}
@@ -309,21 +331,17 @@ class ResponseFields:
         for name in self.responses:
             value = _first(fields, (name,))
             if value is not None:
-                has_steps = "solution_id" in fields or isinstance(fields.get("labels"), list)
-                if name == _STEPS_FIELD and self.has_complete_question and has_steps:
-                    raise UnusableRowError(
-                        "`completions` beside `labels` or `solution_id` has the steps of one "
-                        "solution, and not several responses: read labelled steps with "
-                        "`from=trl-stepwise`, or join the steps in a field `response`"
-                    )
+                if self.has_complete_question and not self.is_named:
+                    _refuse_steps(fields, name)
                 return _parse_list(value) if self.is_list or name in _LIST_FIELDS else value
         return None
 
     def _list_responses(self, values: list[Any]) -> list[Any]:
-        """Return the responses in a list, which may have a list for each request.
+        """Return the responses in a list, which may have a list for each request, or chats.
 
         Raises:
-            UnusableRowError: if a response is a list of several texts, or a chat without an answer.
+            UnusableRowError: if a chat has no answer, or if a plain row has lists of several texts,
+                which may be the steps of a response.
         """
         if _is_chat(values):
             return [_last_answer(values)]
@@ -333,9 +351,9 @@ class ResponseFields:
                 responses.append(value)
             elif _is_chat(value):
                 responses.append(_last_answer(value))
-            elif len(value) > 1 and not self.is_list:
+            elif not self.is_list and sum(isinstance(item, str) for item in value) > 1:
                 raise UnusableRowError(
-                    f"a response is a list of {len(value)} texts; expected one text, so join steps"
+                    f"a response is a list of {len(value)} texts; expected one text. Join its steps"
                 )
             else:
                 responses += value
@@ -428,6 +446,27 @@ def _nested_value(value: Any, path: str) -> Any:
     return value
 
 
+def _refuse_steps(fields: Fields, name: str) -> None:
+    """Raise an UnusableRowError if a field of a row has the steps of one solution.
+
+    Rows with step labels have as many labels as steps, and no other verdict.
+    """
+    steps, labels = fields.get(name), fields.get("labels")
+    has_labels = (
+        name == _STEPS_FIELD
+        and isinstance(steps, list)
+        and isinstance(labels, list)
+        and len(steps) == len(labels)
+        and all(isinstance(label, bool | int | float) for label in labels)
+        and fields.get("correct") is None
+    )
+    if has_labels or is_solution_row(fields):
+        raise UnusableRowError(
+            f"`{name}` may have the steps of one solution, with `labels`: read them with "
+            f"`from=trl-stepwise`. If they are several responses, set `response_field={name}`"
+        )
+
+
 def _is_chat(values: list[Any]) -> bool:
     """Return whether a list has the messages of a chat, and not only answers of the assistant."""
     roles = [value.get("role") if isinstance(value, Mapping) else None for value in values]
@@ -476,18 +515,18 @@ def _find_finish_reasons(fields: Fields, count: int) -> list[Any]:
     return [_first({"finish_reason": value}, _FINISH_REASON_FIELDS) for value in values]
 
 
-def _lists_per_response(value: Any, responses: Any, count: int) -> list[Any]:
+def _lists_per_response(value: Any, count: int, *, is_several: bool) -> list[Any]:
     """Return one list per response; a single response that is not in a list has the list itself.
 
     Args:
         value: The value of the field; None if it is missing.
-        responses: The value of the field with the responses.
         count: Number of responses.
+        is_several: Whether the field with the responses is a list of them.
     """
     if value is None:
         return [None] * count
     value = _parse_list(value)
-    return _per_response(value, count) if isinstance(responses, list) else [value]
+    return _per_response(value, count) if is_several else [value]
 
 
 def _first_or(fields: Fields, names: Sequence[str], default: Any) -> Any:

@@ -278,27 +278,38 @@ def _join_pieces(pieces: Sequence[str]) -> list[str]:
     return steps
 
 
-_INSIDE_WORD = re.compile(r"\w\w", re.ASCII)  #: Two characters of one word or number.
-
-
 def _build_tree(question: str, prefixes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Build a tree in which the parent of a prefix is the longest shorter prefix of its text.
 
     A prefix that ends inside a word or a number of the text, as 1 does in 12, is no parent.
     """
-    nodes: dict[str, dict[str, Any]] = {question.strip(): {"children": []}}
+    root = question.strip()
+    nodes: dict[str, dict[str, Any]] = {root: {"children": []}}
     for prefix in sorted(prefixes, key=lambda prefix: len(prefix["solution_prefix"])):
         text = prefix["solution_prefix"].strip()
         if text not in nodes:
             ancestors = [
                 node_text
                 for node_text in nodes
-                if text.startswith(node_text) and not _INSIDE_WORD.match(text, len(node_text) - 1)
+                if text.startswith(node_text)
+                and (node_text == root or not _is_inside_word(text, len(node_text)))
             ]
             parent = max(ancestors, key=len, default="")
             nodes[text] = {**prefix, "text": text[len(parent) :], "children": []}
             nodes[parent]["children"].append(nodes[text])
-    return nodes[question.strip()]
+    return nodes[root]
+
+
+def _is_inside_word(text: str, position: int) -> bool:
+    """Return whether a position of a text is inside a word or a number, such as 12 or 1.5.
+
+    Letters without case, such as Chinese ones, are words of their own.
+    """
+    last_char, next_text = text[:position][-1:], text[position : position + 2]
+    if last_char.isdigit():
+        return re.match(r"[.,]?\d", next_text) is not None
+    next_char = next_text[:1]
+    return last_char.lower() != last_char.upper() and next_char.lower() != next_char.upper()
 
 
 def read_versaprm(fields: Fields) -> Iterator[RecordedResponse]:

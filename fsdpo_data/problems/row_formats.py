@@ -136,6 +136,24 @@ PROBLEM_FORMATS = (
 _OWN_COLUMNS = {"problem_id", "source", "split", "question", "answer", "metadata"}
 
 
+#: Columns by which a row of our own ``solutions`` config is known.
+_SOLUTION_COLUMNS = {"solution_id", "completions", "outcome"}
+
+
+def is_solution_row(fields: Mapping[str, Any]) -> bool:
+    """Return whether a row is of the ``solutions`` of a dataset."""
+    return fields.keys() >= _SOLUTION_COLUMNS
+
+
+def refuse_solution_row(fields: Mapping[str, Any]) -> None:
+    """Raise an UnusableRowError for a row of solutions, whose answer is not the gold."""
+    if is_solution_row(fields):
+        raise UnusableRowError(
+            "a row of the solutions of a dataset: its `answer` is the model's. The rows of "
+            "`problems` have the gold answers"
+        )
+
+
 def is_own_row(fields: Mapping[str, Any]) -> bool:
     """Return whether a row is of the ``problems`` of a dataset, which have no other format."""
     return set(fields) == _OWN_COLUMNS
@@ -181,11 +199,7 @@ def read_problem(
     if record.error:
         raise UnusableRowError(record.error)
     fields = record.fields
-    if "solution_id" in fields:
-        raise UnusableRowError(
-            "a row of the solutions of a dataset: its `answer` is the model's. The rows of "
-            "`problems` have the gold answers"
-        )
+    refuse_solution_row(fields)
     if is_own_row(fields):
         return _own_problem(fields)
     row_format = _find_format(fields, reading)

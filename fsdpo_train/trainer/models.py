@@ -17,6 +17,18 @@ log = logging.getLogger(__name__)
 
 #: Names that transformers gives the head of a reward model, depending on the architecture.
 REWARD_HEAD_NAMES = ["classifier", "score"]
+_MAX_REASON_WORDS = 30  #: Words of an error of transformers in a message.
+#: Settings of a generation that have an effect only if it samples.
+_SAMPLING_SETTINGS = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "top_h",
+    "min_p",
+    "typical_p",
+    "epsilon_cutoff",
+    "eta_cutoff",
+)
 #: Names that peft gives the original of a module that it adapts or trains.
 _PEFT_ORIGINALS = {"base_layer", "original_module"}
 
@@ -79,33 +91,27 @@ def restore_rotary_tables(model: Any) -> None:
 
 
 def check_generation_config(model: Any) -> None:
-    """Correct settings of the generation that transformers would refuse to save.
+    """Remove settings of the generation without effect, with which no model could be saved.
 
-    Some models set a temperature, and not that they sample.
+    Some models set a temperature although they do not sample. Then it has no effect.
 
     Raises:
         InputError: if the settings contradict each other otherwise.
     """
     config = getattr(model, "generation_config", None)
-    if config is None or _is_valid(config):
+    if config is None:
         return
-    config.do_sample = True
+    if not config.do_sample:
+        for name in _SAMPLING_SETTINGS:
+            setattr(config, name, None)
     try:
         config.validate(strict=True)
     except ValueError as error:
+        reason = " ".join(str(error).split()[:_MAX_REASON_WORDS])
         raise InputError(
-            f"generation_config.json of the model is not valid: {error} A trained model could not "
-            "be saved with it."
+            f"the trained model could not be saved with the generation_config.json of its start "
+            f"model. Correct this file. transformers says: {reason} …"
         ) from None
-
-
-def _is_valid(config: Any) -> bool:
-    """Return whether transformers would save the settings of a generation."""
-    try:
-        config.validate(strict=True)
-    except ValueError:
-        return False
-    return True
 
 
 def cast_parameters(model: Any, dtype: torch.dtype) -> None:
@@ -130,12 +136,12 @@ def _nf4_options(config: TrainConfig, *, has_new_head: bool) -> dict[str, Any]:
 
 
 def disable_dropout(model: Any) -> Any:
-    """Switch dropout and the noise of routers off in all modules, and return the model."""
+    """Switch dropout off in all modules, and return the model."""
     for module in model.modules():
         for name in vars(module):
             is_dropout_module = name == "p" and isinstance(module, _DropoutNd)
-            is_rate = "drop" in name or "jitter" in name
-            if is_dropout_module or (is_rate and isinstance(getattr(module, name), float)):
+            is_dropout_rate = "drop" in name and isinstance(getattr(module, name), float)
+            if is_dropout_module or is_dropout_rate:
                 setattr(module, name, 0.0)
     return model
 
@@ -173,9 +179,9 @@ def context_length(config: TrainConfig, model: Any) -> int:
     short_length = rope.get("original_max_position_embeddings", model_length)
     if rope.get("rope_type") == "longrope" and (config.max_length or model_length) > short_length:
         log.warning(
-            f"the rotary tables of the model depend on the longest row of a batch. With rows of up "
-            f"to {short_length} tokens beside longer ones, policy and reference differ. Set "
-            f"`max_length={short_length}`."
+            "the rotary tables of the model depend on the longest row of a batch. A row of up to "
+            f"{short_length} tokens has other probabilities and rewards in a batch with longer "
+            f"rows. `max_length={short_length}` leaves those out."
         )
     if config.max_length > model_length:
         raise InputError(

@@ -191,8 +191,9 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
             notes.append(note)
         clusters[pair.name] = pair.counted_clusters
         notes += problem_notes(pair)
-        notes += left_out_notes("A", pair.benchmark_a)
-        notes += left_out_notes("B", pair.benchmark_b)
+        for name, benchmark in (("A", pair.benchmark_a), ("B", pair.benchmark_b)):
+            notes += left_out_notes(name, benchmark)
+            notes += unscored_notes(name, benchmark) if _uses_rewards(options) else []
         decoded_pairs = decode_pairs(pool_a, pool_b, pair, options)
         differences += [_decoder_difference(pair, decoded) for decoded in decoded_pairs]
         choices = [
@@ -205,6 +206,8 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
             differences += _number_differences(pair)
             default_decoders = _default_decoder_pair(pool_a, pool_b, pair)
             notes += _one_sided_notes("decoders", *default_decoders)
+    if not differences:
+        raise InputError(f"nothing to compare: {'; '.join(notes)}.")
     notes = list(dict.fromkeys(notes))  # the benchmarks of two runs have the same decoders
     means = _benchmark_means(differences, clusters)
     return Comparison(differences=differences, means=means, changed=changed, notes=notes)
@@ -256,21 +259,37 @@ def problem_notes(pair: BenchmarkPair) -> list[str]:
 
 
 def left_out_notes(name: str, benchmark: Benchmark) -> list[str]:
-    """Count the problems of a benchmark that a pool leaves out, and its samples without rewards.
+    """Count the problems of a benchmark that a pool leaves out.
 
     Args:
         name: Name of the pool.
         benchmark: The benchmark in the pool.
     """
     reasons = {"failed": benchmark.failed, "fewer samples": benchmark.left_out}
-    notes = [
+    return [
         f"{name} leaves out {count:,} problems of {benchmark.name} ({reason})"
         for reason, count in reasons.items()
         if count > 0
     ]
+
+
+def _uses_rewards(options: ComparisonOptions) -> bool:
+    """Return whether a compared decoder chooses by rewards; without named decoders, some may."""
+    names = [name for name in (options.decoder_a, options.decoder_b) if name is not None]
+    setups = [setup for name in names if (setup := parse_result_name(name)) is not None]
+    return not names or any(setup.decoder.uses_sample_rewards for setup in setups)
+
+
+def unscored_notes(name: str, benchmark: Benchmark) -> list[str]:
+    """Count the samples of a benchmark without rewards, by reward model that lacks some.
+
+    Args:
+        name: Name of the pool.
+        benchmark: The benchmark in the pool.
+    """
     main = benchmark.main
     unscored = describe_unscored(count_unscored(main), main.outcome_PM.size)
-    return notes + [f"{name}, {benchmark.name}: {text}" for text in unscored]
+    return [f"{name}, {benchmark.name}: {text}" for text in unscored]
 
 
 def _one_sided_notes(kind: str, names_a: Iterable[str], names_b: Iterable[str]) -> list[str]:
@@ -344,16 +363,23 @@ def decode_pairs(
 ) -> list[DecodedPair]:
     """Return the choices of the compared decoders on a benchmark.
 
+    There are none if a given decoder needs rewards that the benchmark does not have.
+
     Raises:
         InputError: if there is no common decoder, or a given decoder is unknown.
     """
     n_samples = pair.n_samples
     decoder_a = options.decoder_a or options.decoder_b
     if decoder_a:
-        names = [(decoder_a, options.decoder_b or decoder_a)]
-        decoders_a = {decoder_a: _find_decoder(pool_a, decoder_a, n_samples)}
         decoder_b = options.decoder_b or decoder_a
+        names = [(decoder_a, decoder_b)]
+        decoders_a = {decoder_a: _find_decoder(pool_a, decoder_a, n_samples)}
         decoders_b = {decoder_b: _find_decoder(pool_b, decoder_b, n_samples)}
+        are_decodable = decodable_setups(pair.benchmark_a, decoders_a) and decodable_setups(
+            pair.benchmark_b, decoders_b
+        )
+        if not are_decodable:
+            return []
     else:
         decoders_a, decoders_b = _default_decoder_pair(pool_a, pool_b, pair)
         names = [(name, name) for name in decoders_a if name in decoders_b]

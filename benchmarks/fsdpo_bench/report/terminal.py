@@ -16,6 +16,7 @@ from fsdpo_bench.metrics.compare import (
     pair_problems,
     paired_differences,
     problem_notes,
+    unscored_notes,
 )
 from fsdpo_bench.metrics.disagreements import VerdictComparison
 from fsdpo_bench.metrics.pools import load_pools
@@ -96,6 +97,7 @@ def _column_notes(reports: Sequence[Report], common_tasks: Sequence[str]) -> lis
         notes += reward_model_notes(pools, choices)
         for pool in pools:
             notes += left_out_notes(pool.name, pool.benchmarks[name])
+            notes += unscored_notes(pool.name, pool.benchmarks[name])
         for pool in pools[1:]:
             pair = pair_problems(pools[0].benchmarks[name], pool.benchmarks[name])
             notes += filter(None, [pair.describe_other_problems(pools[0].name, pool.name)])

@@ -21,6 +21,7 @@ from fsdpo_data.problems.row_formats import (
     RowReading,
     find_gold_field,
     read_problem,
+    refuse_solution_row,
     refuse_unread_parts,
 )
 
@@ -219,9 +220,10 @@ def _parse_problem(task: Task, fields: Fields) -> Problem:
     if task.formats:
         gold = row_format.gold_answer(fields, row_format.answer)
     else:
+        refuse_solution_row(fields)
         refuse_unread_parts(fields)
         gold = row_format.gold_answer(fields, find_gold_field(fields, row_format))
-        if means_no_gold(gold):
+        if gold and means_no_gold(gold):
             raise UnusableRowError(f"{gold.strip()!r} in place of a gold answer")
     return Problem(
         question=question,

@@ -19,6 +19,7 @@ from fsdpo_data.core.row_files import SourceRow, data_suffix, read_records
 from fsdpo_data.core.toml_tables import check_types
 from fsdpo_data.problems.golds import (
     gold_text,
+    means_no_gold,
     parse_boxed_gold,
     parse_gsm8k_gold,
     read_gold,
@@ -196,6 +197,11 @@ def normalize_number(value: Any) -> str:
     return gold_text(float(f"{number:.{GOLD_DECIMALS - 1}e}"))  # 1.6e-19 has no 10 decimal places
 
 
+def _is_missing(value: Any) -> bool:
+    """Return whether a field has no gold: nothing, or a word such as N/A."""
+    return value in (None, "", []) or (isinstance(value, str) and means_no_gold(value))
+
+
 #: Functions from a field of a row to the gold, by the value of ``gold`` in a format.
 GOLD_PARSERS: Mapping[str, Callable[[Any], str]] = {
     "auto": read_gold,
@@ -205,7 +211,7 @@ GOLD_PARSERS: Mapping[str, Callable[[Any], str]] = {
     "hashes": parse_gsm8k_gold,
     # A problem without a gold stays in the benchmark, but the score excludes it. The number 0 is a
     # gold.
-    "maybe": lambda value: "" if value in (None, "", []) else read_gold(value),
+    "maybe": lambda value: "" if _is_missing(value) else read_gold(value),
     "number": normalize_number,
 }
 
@@ -270,6 +276,8 @@ def _importable_tasks() -> list[Task]:
 
 def is_listed(name: str, digest: str) -> bool:
     """Return whether problems are those of a listed benchmark, and not of a file with its name.
+
+    A benchmark without a known digest is known by its name alone.
 
     Args:
         name: Name of the benchmark.

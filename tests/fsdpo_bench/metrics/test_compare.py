@@ -181,7 +181,11 @@ def test_samples_without_rewards_are_noted_and_choose_nothing(tmp_path: Path) ->
         )
         for side in "AB"
     ]
-    with pytest.raises(InputError, match="the samples of none have no step rewards"):
+    by_best_of_n = compare(root, root, decoder_a="bon@2:min")
+    assert [delta.task for delta in by_best_of_n.differences] == ["half"]
+    assert by_best_of_n.notes == compared.notes
+    assert not compare(root, root, decoder_a="sc@2").notes
+    with pytest.raises(InputError, match="nothing to compare: A, none: no sample has a reward"):
         compare(root, root, task="none", decoder_a="bon@2:min")
 
 

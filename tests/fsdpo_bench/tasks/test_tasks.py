@@ -203,7 +203,7 @@ def test_missing_golds_are_allowed_only_for_tasks_that_have_some() -> None:
 
 
 def test_golds_next_to_missing_ones_are_read_as_others(tmp_path: Path) -> None:
-    golds = [0, 0.0, "0", "", "We add 1 and 2.\n#### 3"]
+    golds = [0, 0.0, "0", "N/A", "We add 1 and 2.\n#### 3"]
     (tmp_path / "my.jsonl").write_text(
         "".join(json.dumps({"question": f"{n}?", "answer": g}) + "\n" for n, g in enumerate(golds))
     )

@@ -539,10 +539,17 @@ def test_pieces_of_math_aps_join_inside_sentences(tmp_path: Path, is_flat: bool)
     assert row["completions"] == pieces
 
 
-def test_a_prefix_that_ends_inside_a_number_is_a_solution_of_its_own(tmp_path: Path) -> None:
-    texts = {"The answer is 1": 0.0, "The answer is 12": 1.0}
-    steps = [{"solution_prefix": f"q\n{text}", "mc_value": value} for text, value in texts.items()]
-    source = write(tmp_path / "source.jsonl", {**APS, "question": "q", "reasoning_steps": steps})
+@pytest.mark.parametrize("number", ["12", "1.5", "1,000"])
+def test_a_prefix_that_ends_inside_a_number_is_a_solution_of_its_own(
+    tmp_path: Path, number: str
+) -> None:
+    texts = {"The answer is 1": 0.0, f"The answer is {number}": 1.0}
+    steps = [
+        {"solution_prefix": f"What is 2 plus 2{text}", "mc_value": value}
+        for text, value in texts.items()
+    ]
+    row = {**APS, "question": "What is 2 plus 2", "reasoning_steps": steps}
+    source = write(tmp_path / "source.jsonl", row)
     _, rows = run_import(source, "math-aps", tmp_path / "rows.jsonl")
     assert {row["completions"][0]: row["labels"] for row in rows} == {
         text: [value] for text, value in texts.items()

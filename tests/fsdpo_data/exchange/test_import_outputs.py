@@ -255,7 +255,20 @@ def test_a_longer_variant_of_a_known_question_is_unknown(tmp_path: Path) -> None
     _, [solution] = import_file(file, tmp_path / "out", problems=str(golds))
     assert solution["prompt"] == rows[1]["prompt"] and solution["outcome"] == "correct"
     [aside] = lines(tmp_path / "out/quarantine.jsonl")
-    assert (aside["row"], aside["reason"]) == (1, "the question matches no problem, or several")
+    assert aside["row"] == 1 and "the question goes on after a question" in aside["reason"]
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    ["\nPlease reason step by step, and put your final answer within \\boxed{}.", "\nAnswer:"],
+)
+def test_an_instruction_after_a_question_is_no_part_of_it(tmp_path: Path, instruction: str) -> None:
+    golds = written(tmp_path / "golds.jsonl", [{"question": "2+2?", "answer": "4"}])
+    question = f"2+2?{instruction}"
+    rows = [{"question": question, "prompt": f"<user>{question}<assistant>", "response": "4"}]
+    file = written(tmp_path / "theirs.jsonl", rows)
+    _, [solution] = import_file(file, tmp_path / "out", problems=str(golds))
+    assert solution["outcome"] == "correct"
 
 
 CHAT_RESPONSE = [{"role": "user", "content": "2+2"}, {"role": "assistant", "content": RIGHT}]
@@ -268,6 +281,10 @@ CHAT_RESPONSE = [{"role": "user", "content": "2+2"}, {"role": "assistant", "cont
         {"responses": [CHAT_RESPONSE]},
         {"response": [*CHAT_RESPONSE, {"role": "user", "content": "Thanks."}]},
         {"responses": [[RIGHT]]},
+        {"response": CHAT_RESPONSE, "steps": [RIGHT], "step_scores": [0.5]},
+        {"completions": [RIGHT], "labels": ["algebra"]},
+        {"completions": [RIGHT], "labels": [True], "correct": [True]},
+        {"completions": RIGHT, "solution_id": "a"},
     ],
 )
 def test_a_chat_is_one_response(tmp_path: Path, responses: dict[str, Any]) -> None:
@@ -279,10 +296,10 @@ def test_a_chat_is_one_response(tmp_path: Path, responses: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"completions": ["2+2", " is 4."], "labels": [True, True]}, "has the steps of one"),
+        ({"completions": ["2+2", " is 4."], "labels": [True, True]}, "may have the steps"),
         (
-            {"completions": ["2+2 is 4."], "solution_id": "a", "labels": None},
-            "has the steps of one",
+            {"completions": ["2+2 is 4."], "solution_id": "a", "outcome": "correct"},
+            "may have the steps",
         ),
         ({"completions": [["2+2", " is 4."], ["It is 5."]]}, "a response is a list of 2 texts"),
         ({"response": CHAT_RESPONSE[:1]}, "a chat without a message of the assistant"),
@@ -294,6 +311,13 @@ def test_steps_and_questions_are_no_responses(
     rows = [{"question": "2+2?", "answer": "4", **fields}]
     with pytest.raises(InputError, match=reason):
         import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+
+
+def test_a_named_field_has_responses(tmp_path: Path) -> None:
+    row = {"question": "2+2?", "answer": "4", "completions": ["4", "5"], "labels": [True, False]}
+    file = written(tmp_path / "theirs.jsonl", [row])
+    _, rows = import_file(file, tmp_path / "out", response_field="completions")
+    assert [row["outcome"] for row in rows] == ["correct", "incorrect"]
 
 
 def test_rows_with_only_a_prompt_have_its_question(

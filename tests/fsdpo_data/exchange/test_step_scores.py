@@ -118,10 +118,35 @@ def test_a_file_of_scores_scores_each_response_once(tmp_path: Path) -> None:
     )
 
 
-def test_a_token_after_the_last_step_belongs_to_it(tmp_path: Path) -> None:
-    row = candidate_row(response=RESPONSE + "<|im_end|>\n")
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "<|im_end|>\n",
+        " ки",
+        "<|eot_id|><|start_header_id|>assistant<|end_header_id|>",
+        "[END]",
+        "\\end{proof}",
+    ],
+)
+def test_a_mark_after_the_last_step_belongs_to_it(tmp_path: Path, mark: str) -> None:
+    row = candidate_row(response=RESPONSE + mark)
     _, [imported] = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
-    assert imported["completions"][-1] == "2. The answer is 4.\n<|im_end|>\n"
+    assert imported["completions"][-1] == "2. The answer is 4.\n" + mark
+
+
+def test_words_after_the_last_step_belong_to_it_without_scores(tmp_path: Path) -> None:
+    row = candidate_row(response=RESPONSE + "I hope this helps!", step_scores=None)
+    _, [imported] = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
+    assert imported["completions"][-1] == "2. The answer is 4.\nI hope this helps!"
+
+
+def test_a_row_that_cannot_be_used_takes_no_scores(tmp_path: Path) -> None:
+    rows = [candidate_row(steps=["Another step."]), candidate_row()]
+    scores = {"problem_id": "p0", "candidate_index": 0, "step_scores": [0.5, 1]}
+    score_file = written(tmp_path / "scores.jsonl", [scores])
+    file = written(tmp_path / "theirs.jsonl", rows)
+    _, [row] = import_file(file, tmp_path / "out", scores=score_file)
+    assert row["step_rewards"] == [0.5, 1]
 
 
 @pytest.mark.parametrize(
