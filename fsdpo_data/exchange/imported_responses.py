@@ -73,7 +73,8 @@ class RecordedResponseImport(RowImport):
         self._problem_of_question = unambiguous_problems(self.gold_problems.problems)
         self._known_questions = QuestionIndex(self._problem_of_question)
         self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
-        self._instructions = known_instructions()
+        #: Keys of texts after a question; that of the empty text is one.
+        self._instructions = known_instructions(self.template)
         self._prompt_questions = PromptQuestions(self.template if options.template else None)
         self._n_conflicts = 0  # responses whose question has another gold in an earlier row
         self._conflict: tuple[Problem, Problem] | None = None  # the first one
@@ -180,8 +181,12 @@ class RecordedResponseImport(RowImport):
         assert row_format.responses is not None
         completion = self._read_steps(response, row_format.responses)
         self._add_response(file.name, response, completion)
+        self.has_recorded_steps = completion.step_chars is not None
         if self.options.scores is not None:
             self._scored_keys.add(text_key(repr(response.key)))
+        if completion.step_rewards is not None:
+            self.has_scores = True
+            self._n_unbounded += sum(not 0 <= score <= 1 for score in completion.step_rewards)
         return True
 
     def _read_steps(self, response: RecordedResponse, names: ResponseFields) -> Completion:
@@ -190,15 +195,11 @@ class RecordedResponseImport(RowImport):
             response = replace(response, step_scores=self._scores_of(response, names))
         completion = read_steps(response, names, self.options.segmenter)
         has_steps = completion.step_chars is not None
-        if self.has_recorded_steps is None:
-            self.has_recorded_steps = has_steps
-        elif self.has_recorded_steps != has_steps and self.options.segmenter is None:
+        has_other_rows = self.has_recorded_steps not in (None, has_steps)
+        if has_other_rows and self.options.segmenter is None:
             raise UnusableResponseError(
                 "some rows have steps: expected steps or step scores in all rows, or in none"
             )
-        if completion.step_rewards is not None:
-            self.has_scores = True
-            self._n_unbounded += sum(not 0 <= score <= 1 for score in completion.step_rewards)
         return completion
 
     def _scores_of(self, response: RecordedResponse, names: ResponseFields) -> Any:
@@ -270,8 +271,12 @@ class RecordedResponseImport(RowImport):
     def _find_problem(self, source: str, response: RecordedResponse, prompt: str) -> Problem:
         """Return the problem of a response, from the given problems or from the row itself."""
         if self._problem_of_question:
-            problem = self._problem_of_question.get(question_key(response.question))
-            return problem or self._find_problem_by_prompt(response.question, prompt)
+            key = question_key(response.question)
+            for instruction in self._instructions:
+                known_key = key.removesuffix(instruction)
+                if known_key in self._problem_of_question and known_key + instruction == key:
+                    return self._problem_of_question[known_key]
+            return self._find_problem_by_prompt(response.question, prompt)
         question = response.question or prompt
         for name, value in (("question", question), ("gold", response.gold)):
             if not value.strip():

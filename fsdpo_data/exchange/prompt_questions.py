@@ -13,10 +13,15 @@ _INSTRUCTIONS = ("A:", "Answer:", "Solution:", "Let's think step by step.", "Thi
 _MAX_QUOTED_CHARS = 60  #: Characters of a shared text in a warning.
 
 
-def known_instructions() -> set[str]:
-    """Return the keys of texts after a question that are no part of it; the empty text is one."""
-    ends = [template.text.rpartition("{question}")[2] for template in TEMPLATES.loaded_entries()]
-    return {question_key(text) for text in ("", *_INSTRUCTIONS, *ends)}
+def known_instructions(template: Template) -> Sequence[str]:
+    """Return the keys of texts after a question that are no part of it, first the empty text.
+
+    Args:
+        template: A further template, whose text may follow a question.
+    """
+    texts = [entry.text for entry in (template, *TEMPLATES.loaded_entries())]
+    ends = [text.rpartition("{question}")[2] for text in texts if "{question}" in text]
+    return list(dict.fromkeys(map(question_key, ("", *_INSTRUCTIONS, *ends))))
 
 
 class QuestionIndex:

@@ -32,13 +32,13 @@ def read_rows(
     """Read rows, usable or not.
 
     lm-evaluation-harness writes every document once per filter, with the same responses. Only rows
-    with the filter of the first usable row of a document count: another such row is another run.
+    with the filter of the first usable row count: another such row is another run.
 
     Args:
         records: The rows.
         format_of_row: Returns the format of a row.
-        seen_documents: The filter that counts, by document. The caller adds the document of each
-            row whose responses it uses.
+        seen_documents: The filter that counts, by document and responses. The caller adds the
+            document of each row whose responses it uses.
     """
     for record in records:
         try:
@@ -58,9 +58,9 @@ def read_rows(
 
 def _is_repeated(key: DocumentKey, seen_documents: Mapping[str, str]) -> bool:
     """Return whether a row has only another reading of responses that an earlier row has."""
-    if key.document not in seen_documents:
+    if key.responses not in seen_documents:
         return False
-    return not key.reading or key.reading != seen_documents[key.document]
+    return not key.reading or key.reading != seen_documents[key.responses]
 
 
 def read_usable_rows(

@@ -31,6 +31,7 @@ from fsdpo_data.problems.row_formats import (
     FieldName,
     RowReading,
     is_solution_row,
+    refuse_solution_row,
 )
 
 Fields = Mapping[str, Any]
@@ -100,9 +101,9 @@ class RecordedResponse:
 
 
 class DocumentKey(NamedTuple):
-    """Identifies a document that several rows repeat, each with another reading of its answer."""
+    """Identifies responses that several rows repeat, each with another reading of the answer."""
 
-    document: str  #: Hash of the document.
+    responses: str  #: Hash of the document and its responses.
     reading: str  #: Name of the reading, such as a filter; empty if it has none.
 
 
@@ -199,18 +200,16 @@ class ResponseFields:
         return _first(fields, self.step_scores)
 
     def document_key(self, fields: Fields) -> DocumentKey | None:
-        """Return what identifies a row's document and the reading of it; None without repeats.
+        """Return what identifies the responses of a row and their reading; None without repeats.
 
         The hash includes the content of the document, because its number is not unique in
-        concatenated files. Without a reading, it includes the responses, too.
+        concatenated files, and the responses, because another run has others.
         """
         if not self.repeats or self.repeats[0] not in fields:
             return None
-        names = [*self.repeats]
-        reading = str(fields.get(self.repeated_by, ""))
-        if not reading:
-            names += self.responses
-        text = json.dumps([fields.get(name) for name in names], sort_keys=True, default=str)
+        values = [fields.get(name) for name in (*self.repeats, *self.responses)]
+        text = json.dumps(values, sort_keys=True, default=str)
+        reading = str(fields.get(self.repeated_by) or "")
         return DocumentKey(hashlib.sha256(text.encode()).hexdigest(), reading)
 
     def _columns(self, row: Fields) -> Iterator[tuple[str, Fields]]:
@@ -226,6 +225,8 @@ class ResponseFields:
             UnusableRowError: If a value of the row is invalid. A row of another format may also
                 raise a LookupError, TypeError, AttributeError, ValueError or OverflowError.
         """
+        if "answer" in self.gold:
+            refuse_solution_row(row)
         question = self._require_text("question", _first(row, self.question) or "")
         if self.question_in:
             match = re.search(self.question_in, question, re.S)
@@ -274,11 +275,8 @@ class ResponseFields:
         responses = self._list_responses(value) if isinstance(value, list) else [value]
         verdicts = _per_response(_first(fields, self.correct), len(responses))
         token_counts = _per_response(_first(fields, self.n_tokens), len(responses))
-        is_several = isinstance(value, list) and not _is_chat(value)
-        steps, step_scores = (
-            _lists_per_response(_first(fields, names), len(responses), is_several=is_several)
-            for names in (self.steps, self.step_scores)
-        )
+        steps = _lists_per_response(_first(fields, self.steps), value, len(responses))
+        step_scores = _lists_per_response(_first(fields, self.step_scores), value, len(responses))
         finish_reasons = _find_finish_reasons(fields, len(responses))
         for index, response in enumerate(responses):
             response_fields = response if isinstance(response, Mapping) else {}
@@ -323,7 +321,9 @@ class ResponseFields:
             )
 
     def _find_responses(self, fields: Fields) -> Any:
-        """Return the response or the list of responses; CSV files have the list as JSON text.
+        """Return the response or the list of responses; CSV files have lists as JSON text.
+
+        A chat is one response: the last message of the assistant.
 
         Raises:
             UnusableRowError: if the row has the steps of a solution in place of responses.
@@ -331,10 +331,35 @@ class ResponseFields:
         for name in self.responses:
             value = _first(fields, (name,))
             if value is not None:
-                if self.has_complete_question and not self.is_named:
-                    _refuse_steps(fields, name)
-                return _parse_list(value) if self.is_list or name in _LIST_FIELDS else value
+                if self.has_complete_question and name == _STEPS_FIELD:
+                    self._refuse_steps(fields)
+                is_single = not self.is_list and name not in _LIST_FIELDS
+                if not is_single or _is_chat_text(value):
+                    value = _parse_list(value)
+                is_chat = isinstance(value, list) and _is_chat(value, is_single=is_single)
+                return _last_answer(value) if is_chat else value
         return None
+
+    def _refuse_steps(self, fields: Fields) -> None:
+        """Raise an UnusableRowError if ``completions`` has the steps of one solution.
+
+        Rows with step labels have as many labels as steps, and no other verdict.
+        """
+        if is_solution_row(fields):
+            raise UnusableRowError(
+                "`completions` of a row of solutions has the steps of one solution: join them in a "
+                "field `response`"
+            )
+        steps, labels = (_parse_list(fields.get(name)) for name in (_STEPS_FIELD, "labels"))
+        are_lists = isinstance(steps, list) and isinstance(labels, list)
+        if self.is_named or not are_lists or fields.get("correct") is not None:
+            return
+        if len(steps) == len(labels) and all(map(_is_step_label, labels)):
+            raise UnusableRowError(
+                "`completions` may have the steps of one solution, with `labels`: read them with "
+                "`from=trl-stepwise`. If they are several responses, set "
+                "`response_field=completions`"
+            )
 
     def _list_responses(self, values: list[Any]) -> list[Any]:
         """Return the responses in a list, which may have a list for each request, or chats.
@@ -343,8 +368,6 @@ class ResponseFields:
             UnusableRowError: if a chat has no answer, or if a plain row has lists of several texts,
                 which may be the steps of a response.
         """
-        if _is_chat(values):
-            return [_last_answer(values)]
         responses = []
         for value in values:
             if not isinstance(value, list):
@@ -446,31 +469,27 @@ def _nested_value(value: Any, path: str) -> Any:
     return value
 
 
-def _refuse_steps(fields: Fields, name: str) -> None:
-    """Raise an UnusableRowError if a field of a row has the steps of one solution.
+def _is_step_label(value: Any) -> bool:
+    """Return whether a value may be the label of a step."""
+    return value is None or isinstance(value, bool | int | float) or value in ("+", "-")
 
-    Rows with step labels have as many labels as steps, and no other verdict.
+
+def _is_chat_text(value: Any) -> bool:
+    """Return whether a value is the JSON text of a chat."""
+    return isinstance(value, str) and re.match(r'\s*\[\s*\{\s*"role"', value) is not None
+
+
+def _is_chat(values: list[Any], *, is_single: bool = False) -> bool:
+    """Return whether a list has the messages of a chat, and not several answers.
+
+    Args:
+        values: The list.
+        is_single: Whether the field has one response, so that a list of one message is a chat.
     """
-    steps, labels = fields.get(name), fields.get("labels")
-    has_labels = (
-        name == _STEPS_FIELD
-        and isinstance(steps, list)
-        and isinstance(labels, list)
-        and len(steps) == len(labels)
-        and all(isinstance(label, bool | int | float) for label in labels)
-        and fields.get("correct") is None
-    )
-    if has_labels or is_solution_row(fields):
-        raise UnusableRowError(
-            f"`{name}` may have the steps of one solution, with `labels`: read them with "
-            f"`from=trl-stepwise`. If they are several responses, set `response_field={name}`"
-        )
-
-
-def _is_chat(values: list[Any]) -> bool:
-    """Return whether a list has the messages of a chat, and not only answers of the assistant."""
     roles = [value.get("role") if isinstance(value, Mapping) else None for value in values]
-    return None not in roles and any(role != "assistant" for role in roles)
+    if None in roles:
+        return False
+    return any(role != "assistant" for role in roles) or (is_single and len(roles) == 1)
 
 
 def _last_answer(messages: list[Any]) -> Any:
@@ -515,18 +534,18 @@ def _find_finish_reasons(fields: Fields, count: int) -> list[Any]:
     return [_first({"finish_reason": value}, _FINISH_REASON_FIELDS) for value in values]
 
 
-def _lists_per_response(value: Any, count: int, *, is_several: bool) -> list[Any]:
+def _lists_per_response(value: Any, responses: Any, count: int) -> list[Any]:
     """Return one list per response; a single response that is not in a list has the list itself.
 
     Args:
         value: The value of the field; None if it is missing.
+        responses: The value of the field with the responses.
         count: Number of responses.
-        is_several: Whether the field with the responses is a list of them.
     """
     if value is None:
         return [None] * count
     value = _parse_list(value)
-    return _per_response(value, count) if is_several else [value]
+    return _per_response(value, count) if isinstance(responses, list) else [value]
 
 
 def _first_or(fields: Fields, names: Sequence[str], default: Any) -> Any:

@@ -305,11 +305,12 @@ def _is_inside_word(text: str, position: int) -> bool:
 
     Letters without case, such as Chinese ones, are words of their own.
     """
-    last_char, next_text = text[:position][-1:], text[position : position + 2]
-    if last_char.isdigit():
-        return re.match(r"[.,]?\d", next_text) is not None
-    next_char = next_text[:1]
-    return last_char.lower() != last_char.upper() and next_char.lower() != next_char.upper()
+    last_char, next_char = text[position - 1 : position], text[position : position + 1]
+    if last_char.lower() != last_char.upper() and next_char.lower() != next_char.upper():
+        return True
+    if re.match(r"\w\w|\d[.,]\d", text[position - 1 : position + 2], re.ASCII):
+        return True
+    return re.match(r"\d[.,]\d", text[max(0, position - 2) : position + 1], re.ASCII) is not None
 
 
 def read_versaprm(fields: Fields) -> Iterator[RecordedResponse]:

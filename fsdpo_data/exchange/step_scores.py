@@ -20,8 +20,12 @@ from fsdpo_data.core.sampling import Completion
 from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseFields
 from fsdpo_data.steps.segment import segmenter_name, split_steps
 
-#: What may follow the last step: special tokens, the step token of Math-Shepherd, the next turn.
-_END_MARK = re.compile(r"<[^<>\s]*>|\[/?[A-Z]+\]|\\end\{\w+\}|ки|\bassistant\b")
+#: What may follow the last step: special tokens, step tokens, ends of proofs, the next turn.
+_END_MARK = re.compile(
+    r"<\|[^<>|]*\|>|<[^<>\s]*>|\[/?[A-Z]+\]|\\end\{\w+\*?\}|\\(?:qed|blacksquare|square)\b"
+    r"|ки|\b(?:assistant|user|model)\b",
+    re.IGNORECASE,
+)
 _MAX_SCORE = 1e30  #: Datasets store scores as float32.
 
 

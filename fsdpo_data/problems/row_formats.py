@@ -137,7 +137,7 @@ _OWN_COLUMNS = {"problem_id", "source", "split", "question", "answer", "metadata
 
 
 #: Columns by which a row of our own ``solutions`` config is known.
-_SOLUTION_COLUMNS = {"solution_id", "completions", "outcome"}
+_SOLUTION_COLUMNS = {"solution_id", "outcome"}
 
 
 def is_solution_row(fields: Mapping[str, Any]) -> bool:

@@ -91,12 +91,12 @@ def restore_rotary_tables(model: Any) -> None:
 
 
 def check_generation_config(model: Any) -> None:
-    """Remove settings of the generation without effect, with which no model could be saved.
+    """Remove settings of sampling from a model that does not sample: it could not be saved.
 
-    Some models set a temperature although they do not sample. Then it has no effect.
+    They have no effect.
 
     Raises:
-        InputError: if the settings contradict each other otherwise.
+        InputError: if transformers would not save other settings either.
     """
     config = getattr(model, "generation_config", None)
     if config is None:

@@ -199,7 +199,9 @@ def normalize_number(value: Any) -> str:
 
 def _is_missing(value: Any) -> bool:
     """Return whether a field has no gold: nothing, or a word such as N/A."""
-    return value in (None, "", []) or (isinstance(value, str) and means_no_gold(value))
+    if isinstance(value, str):
+        return not value.strip() or means_no_gold(value)
+    return value in (None, [])
 
 
 #: Functions from a field of a row to the gold, by the value of ``gold`` in a format.

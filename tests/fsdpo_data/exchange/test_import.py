@@ -539,7 +539,7 @@ def test_pieces_of_math_aps_join_inside_sentences(tmp_path: Path, is_flat: bool)
     assert row["completions"] == pieces
 
 
-@pytest.mark.parametrize("number", ["12", "1.5", "1,000"])
+@pytest.mark.parametrize("number", ["12", "1.5", "1,000", "1x", "1st"])
 def test_a_prefix_that_ends_inside_a_number_is_a_solution_of_its_own(
     tmp_path: Path, number: str
 ) -> None:

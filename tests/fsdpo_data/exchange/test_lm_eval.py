@@ -90,9 +90,10 @@ def test_the_responses_of_several_seeds_are_samples(tmp_path: Path) -> None:
     written(folder / "samples_task_seed1.jsonl", [GSM8K, GSM8K | LENIENT])
     seeds = [other, other | LENIENT, GSM8K, GSM8K | LENIENT]
     written(folder / "samples_task_seeds.jsonl", seeds)
-    written(folder / "samples_task_seed4.jsonl", [GSM8K | LENIENT])
+    written(folder / "samples_task_seed4.jsonl", [GSM8K, other | LENIENT])
     _, rows = import_file(folder, tmp_path / "out")
-    assert [row["outcome"] for row in rows] == ["correct", "correct", "incorrect", "correct"]
+    outcomes = [row["outcome"] for row in rows]
+    assert outcomes == ["correct", "correct", "incorrect", "incorrect", "correct"]
 
 
 def test_each_unusable_row_of_a_document_is_quarantined(tmp_path: Path) -> None:

@@ -126,6 +126,9 @@ def test_a_file_of_scores_scores_each_response_once(tmp_path: Path) -> None:
         "<|eot_id|><|start_header_id|>assistant<|end_header_id|>",
         "[END]",
         "\\end{proof}",
+        " $\\blacksquare$",
+        "<end_of_turn>\n<start_of_turn>model",
+        "</s> USER:",
     ],
 )
 def test_a_mark_after_the_last_step_belongs_to_it(tmp_path: Path, mark: str) -> None:
@@ -141,7 +144,7 @@ def test_words_after_the_last_step_belong_to_it_without_scores(tmp_path: Path) -
 
 
 def test_a_row_that_cannot_be_used_takes_no_scores(tmp_path: Path) -> None:
-    rows = [candidate_row(steps=["Another step."]), candidate_row()]
+    rows = [candidate_row(steps=["Another step."]), candidate_row(gold=""), candidate_row()]
     scores = {"problem_id": "p0", "candidate_index": 0, "step_scores": [0.5, 1]}
     score_file = written(tmp_path / "scores.jsonl", [scores])
     file = written(tmp_path / "theirs.jsonl", rows)
