@@ -35,7 +35,7 @@ Schedule = Annotated[
     str,
     Field(
         description="Name of a learning-rate schedule in transformers that needs no arguments of "
-        "its own."
+        "its own. Each has the warm-up, `constant` too."
     ),
     Option(panel=_OPTIMIZER),
 ]

@@ -36,7 +36,7 @@ from real_tables import (
     stage_table,
 )
 
-from fsdpo_data.core.statistics import mcnemar
+from fsdpo_data.core.statistics import mcnemar, mean_difference
 from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
 
 MIN_STAGE_SECONDS = 60  #: Shorter stages are not in the table of the stages.
@@ -67,10 +67,12 @@ def curve_table(results: Path, n_samples: int) -> str:
         return ""
     training_votes = values[NO_SOLUTIONS, TRAINING][VOTE]
     vote_cells = [f"vote of {n_samples}", format_percent(training_votes), format_accuracy(votes)]
-    rows = [["–", *vote_cells, "", "", "", ""]]
+    rows = [["–", *vote_cells, "", "", "", "", ""]]
+    areas_above: Values = {}
     for solutions in sorted({key for key, _ in values} - {NO_SOLUTIONS}, key=int):
         by_choice = values[solutions, TEST]
         [choice] = [choice for choice in CHOICES if choice.name in by_choice]
+        areas = by_choice[RANKING_AUC]
         rows.append(
             [
                 f"{int(solutions):,}",
@@ -79,12 +81,14 @@ def curve_table(results: Path, n_samples: int) -> str:
                 format_accuracy(by_choice[choice.name]),
                 format_ahead(by_choice[choice.name], votes),
                 format_wins(by_choice[choice.name], votes),
-                format_auc(by_choice[RANKING_AUC]) if by_choice[RANKING_AUC] else "–",
+                format_auc(areas) if areas else "–",
+                format_auc_gain(areas, areas_above) if areas.keys() & areas_above.keys() else "",
                 format_processbench(results, solutions) or "–",
             ]
         )
+        areas_above = areas
     if random_f1 := random_processbench(results):
-        rows.append(["–", "random rewards", "–", "–", "–", "–", "–", random_f1])
+        rows.append(["–", "random rewards", "–", "–", "–", "–", "–", "–", random_f1])
     header = [
         "solutions with an outcome",
         "choice",
@@ -93,6 +97,7 @@ def curve_table(results: Path, n_samples: int) -> str:
         "difference to the vote (points)",
         "won : lost (exact p)",
         f"ranking AUC (`{DEFAULT_AGGREGATE}`)",
+        "AUC, difference to the row above",
         "ProcessBench F1 (GSM8K)",
     ]
     return markdown_table(header, rows)
@@ -115,6 +120,14 @@ def format_wins(values: Values, base: Values) -> str:
     """Return how many problems a choice alone solves, how many the other one, and McNemar's p."""
     gains = [int(value - base[key]) for key, value in values.items()]
     return f"{gains.count(1)} : {gains.count(-1)} ({mcnemar(gains):.3f})"
+
+
+def format_auc_gain(areas: Values, areas_above: Values) -> str:
+    """Return the paired difference of the ranking AUC, with its interval over problems."""
+    ids = sorted(areas.keys() & areas_above.keys())
+    difference = mean_difference([areas[key] - areas_above[key] for key in ids])
+    low, high = difference.ci95
+    return f"{difference.value:+.3f} [{low:+.3f}, {high:+.3f}]"
 
 
 def format_percent(values: Values) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fsdpo_bench.tasks.description import TaskDescription
+from fsdpo_bench.tasks.table import is_listed
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.files import write_atomic
 from fsdpo_data.core.identity import SourceRef
@@ -34,6 +35,11 @@ class BenchmarkEntry(BaseModel):
     digest: str  #: Digest of the complete benchmark.
     selected: str  #: Digest of the problems of the run.
     source: SourceRef  #: Source of the problems.
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether the problems are those of a listed benchmark, whose name a file may share."""
+        return is_listed(self.task.name, self.digest)
 
 
 class RunRecord(BaseModel):

@@ -19,9 +19,10 @@ from fsdpo_data.core.terminal import strip_control_characters
 
 #: What the project is, in one sentence; the package, README and the site have it, too.
 DESCRIPTION = (
-    "Versioned datasets of mathematical solutions in steps, with labels and rewards; a benchmark "
-    "harness that reads answers reliably; and trainers for process reward models and step-wise DPO "
-    "that read these datasets."
+    "The open toolkit for step-annotated mathematical reasoning data: versioned datasets of "
+    "solutions in steps, with labels and rewards; a benchmark harness whose grader decides only "
+    "what it can read; and trainers for process reward models and step-wise DPO that read these "
+    "datasets."
 )
 _MAX_REASON_CHARS = 200  #: Characters of a library's message in an error.
 

@@ -82,7 +82,8 @@ Outcome = Literal[
 
 UNDECIDED: Outcome = "undecided"
 UNGRADED: Outcome = "ungraded"
-#: Start of ``verdict_by`` for a judge; the name and the revision of its model follow.
+#: Start of ``verdict_by`` for a judge. The name and the revision of its model follow, and the
+#: grader's rule that found the answer.
 JUDGE_RULE_PREFIX = "judge/"
 NO_VERDICT = "none"  #: The value of ``verdict_by`` for solutions that nothing graded.
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
@@ -98,6 +99,16 @@ COUNTED_OUTCOMES: tuple[Outcome, ...] = (*GRADED_OUTCOMES, *UNDECIDED_OUTCOMES)
 #: The outcomes that no number counts: a gold that cannot be read, and a solution that nothing
 #: graded, say nothing about the model.
 UNCOUNTED_OUTCOMES: tuple[Outcome, ...] = ("gold_unparsed", UNGRADED)
+
+
+def split_verdict_by(verdict_by: str) -> tuple[str, str]:
+    """Return who gave an outcome, and the rules of the grader, of which the first found the answer.
+
+    The name of a judge's model may contain slashes, but its revision and the rules do not.
+    """
+    name, at_sign, version_and_rules = verdict_by.rpartition("@")
+    version, _, rules = version_and_rules.partition("/")
+    return f"{name}{at_sign}{version}", rules
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +132,7 @@ class Solution:
         answer: The final answer that the grader extracted; None if it found no answer.
         outcome: The result of grading.
         verdict_by: Who gave the outcome: the grader and its rules, such as ``math@6/boxed/number``,
-            ``judge/MODEL@REVISION`` if a judge decided, or ``none`` for ``ungraded``.
+            ``judge/MODEL@REVISION/boxed`` if a judge decided, or ``none`` for ``ungraded``.
         exactly_correct: Whether the answer is correct without the tolerance of the problem or the
             grader; None if there is no tolerance, or the gold answer is unreadable.
         labels: Whether each step is correct, by the outcome of the solution or by a search for the

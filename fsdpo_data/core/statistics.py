@@ -16,8 +16,9 @@ Array suffixes: ``N`` values, ``G`` clusters, ``D`` draws of the bootstrap.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -192,20 +193,47 @@ def _mean_and_error(sums: ClusterSums) -> tuple[float, float]:
     return float(mean), math.sqrt(n_clusters / (n_clusters - 1) * squares) / n
 
 
-def macro_interval(values: Sequence[float], intervals: Sequence[Interval]) -> Interval:
-    """Return the interval of the mean of independent numbers with equal weights.
+def macro_interval(
+    values: Sequence[float],
+    intervals: Sequence[Interval],
+    clusters: Sequence[Collection[Hashable]] | None = None,
+) -> Interval:
+    """Return the interval of the mean of numbers with equal weights.
 
-    It preserves the skew of the single intervals (Zou & Donner 2008).
+    It preserves the skew of the single intervals (Zou & Donner 2008). Benchmarks that share
+    problems have correlated numbers (Zou 2007): equal benchmarks have the interval of one.
 
     Args:
         values: One number per benchmark.
         intervals: The interval of each number.
+        clusters: The clusters that each number is a mean over. Numbers over the same clusters are
+            assumed to have the same values there. None if the numbers are independent.
     """
     n = len(values)
+    correlations = {}
+    if clusters is not None:
+        sets = [set(entry) for entry in clusters]
+        for first, second in itertools.combinations(range(n), 2):
+            correlations[first, second] = _shared_fraction(sets[first], sets[second])
+
+    def spread(bounds: Sequence[float]) -> float:
+        distances = [value - bound for value, bound in zip(values, bounds, strict=True)]
+        products = [
+            2 * correlation * distances[first] * distances[second]
+            for (first, second), correlation in correlations.items()
+        ]
+        return math.sqrt(math.fsum([*(d * d for d in distances), *products])) / n
+
     mean = math.fsum(values) / n
-    low = mean - math.dist(values, [interval.low for interval in intervals]) / n
-    high = mean + math.dist(values, [interval.high for interval in intervals]) / n
+    low = mean - spread([interval.low for interval in intervals])
+    high = mean + spread([interval.high for interval in intervals])
     return Interval(low, high)
+
+
+def _shared_fraction(first: Set[Hashable], second: Set[Hashable]) -> float:
+    """Return the correlation of two means with the same values over the clusters that both have."""
+    shared = len(first & second)
+    return shared / math.sqrt(len(first) * len(second)) if shared else 0.0
 
 
 # Differences

@@ -171,10 +171,14 @@ class StepTokenizer:
         )
 
     def _cut_end(self, steps: Sequence[str]) -> tuple[Sequence[str], int | None]:
-        """Return the steps without the token that ends the text, and its id; None without one."""
+        """Return the steps without the token that ends the text, and its id; None without one.
+
+        White space after the token is left out: chat templates write a line end after a turn.
+        """
+        text = steps[-1].rstrip()
         for end_text, end_id in self._end_texts.items():
-            last_step = steps[-1].removesuffix(end_text)
-            if last_step and last_step != steps[-1]:
+            last_step = text.removesuffix(end_text)
+            if last_step and last_step != text:
                 return [*steps[:-1], last_step], end_id
         return steps, None
 

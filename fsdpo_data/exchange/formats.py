@@ -15,6 +15,7 @@ from fsdpo_data.core.toml_tables import TomlTable
 from fsdpo_data.exchange.export_formats import ExportFormat
 from fsdpo_data.exchange.response_formats import (
     DEFAULT_RESPONSE_READING,
+    DocumentKey,
     Fields,
     RecordedResponse,
     ResponseFields,
@@ -40,9 +41,9 @@ class ExchangeFormat:
         content = self.responses or self.step_labels
         return content is not None and content.matches(fields)
 
-    def document_key(self, fields: Fields) -> str:
-        """Return a key of the document that rows repeat; empty if rows do not repeat."""
-        return "" if self.responses is None else self.responses.document_key(fields)
+    def document_key(self, fields: Fields) -> DocumentKey | None:
+        """Return a key of the document that rows repeat; None if rows do not repeat."""
+        return None if self.responses is None else self.responses.document_key(fields)
 
     def read_responses(self, record: SourceRow) -> list[RecordedResponse]:
         """Return the responses of a row; with step labels, its solutions.

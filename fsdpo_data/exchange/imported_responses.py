@@ -18,7 +18,11 @@ from fsdpo_data.dataset.stage_records import GradeSettings, SampleSettings
 from fsdpo_data.engines.scorers.prm_formats import RECORDED_VALUES, ScoreSettings
 from fsdpo_data.exchange.formats import ExchangeFormat, find_response_format
 from fsdpo_data.exchange.import_options import ImportOutputsOptions
-from fsdpo_data.exchange.prompt_questions import PromptQuestions, QuestionIndex
+from fsdpo_data.exchange.prompt_questions import (
+    PromptQuestions,
+    QuestionIndex,
+    known_instructions,
+)
 from fsdpo_data.exchange.response_formats import (
     Fields,
     RecordedResponse,
@@ -69,6 +73,8 @@ class RecordedResponseImport(RowImport):
         self._problem_of_question = unambiguous_problems(self.gold_problems.problems)
         self._known_questions = QuestionIndex(self._problem_of_question)
         self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
+        #: Keys of texts after a question; that of the empty text is one.
+        self._instructions = known_instructions(self.template)
         self._prompt_questions = PromptQuestions(self.template if options.template else None)
         self._n_conflicts = 0  # responses whose question has another gold in an earlier row
         self._conflict: tuple[Problem, Problem] | None = None  # the first one
@@ -76,6 +82,7 @@ class RecordedResponseImport(RowImport):
         self._left_out_columns: dict[str, None] = {}  # of the rows; also a set
         self._request_offsets = self._read_requests(options.requests) if options.requests else {}
         self._score_offsets: dict[bytes, int] = {}  # of rows of step scores, by key
+        self._scored_keys: set[bytes] = set()  # of responses with step scores of that file
         self.has_scores = False  #: Whether a response has step scores.
         self._n_unbounded = 0  # step scores that are no probabilities
         self.has_finish_reasons = False  #: Whether a row has the finish reason of a response.
@@ -174,6 +181,12 @@ class RecordedResponseImport(RowImport):
         assert row_format.responses is not None
         completion = self._read_steps(response, row_format.responses)
         self._add_response(file.name, response, completion)
+        self.has_recorded_steps = completion.step_chars is not None
+        if self.options.scores is not None:
+            self._scored_keys.add(text_key(repr(response.key)))
+        if completion.step_rewards is not None:
+            self.has_scores = True
+            self._n_unbounded += sum(not 0 <= score <= 1 for score in completion.step_rewards)
         return True
 
     def _read_steps(self, response: RecordedResponse, names: ResponseFields) -> Completion:
@@ -182,15 +195,11 @@ class RecordedResponseImport(RowImport):
             response = replace(response, step_scores=self._scores_of(response, names))
         completion = read_steps(response, names, self.options.segmenter)
         has_steps = completion.step_chars is not None
-        if self.has_recorded_steps is None:
-            self.has_recorded_steps = has_steps
-        elif self.has_recorded_steps != has_steps and self.options.segmenter is None:
+        has_other_rows = self.has_recorded_steps not in (None, has_steps)
+        if has_other_rows and self.options.segmenter is None:
             raise UnusableResponseError(
                 "some rows have steps: expected steps or step scores in all rows, or in none"
             )
-        if completion.step_rewards is not None:
-            self.has_scores = True
-            self._n_unbounded += sum(not 0 <= score <= 1 for score in completion.step_rewards)
         return completion
 
     def _scores_of(self, response: RecordedResponse, names: ResponseFields) -> Any:
@@ -202,10 +211,15 @@ class RecordedResponseImport(RowImport):
             )
         if not self._score_offsets:
             self._read_scores(self.options.scores, names)
-        offset = self._score_offsets.get(text_key(repr(response.key)))
+        key = text_key(repr(response.key))
+        offset = self._score_offsets.get(key)
         if offset is None:
             raise UnusableResponseError(
                 f"no step scores: the file of scores has no row {response.key}"
+            )
+        if key in self._scored_keys:
+            raise UnusableResponseError(
+                f"an earlier response has the same key {response.key}, and its step scores"
             )
         return self.spool.read(offset)["step_scores"]
 
@@ -257,8 +271,12 @@ class RecordedResponseImport(RowImport):
     def _find_problem(self, source: str, response: RecordedResponse, prompt: str) -> Problem:
         """Return the problem of a response, from the given problems or from the row itself."""
         if self._problem_of_question:
-            problem = self._problem_of_question.get(question_key(response.question))
-            return problem or self._find_problem_by_prompt(response.question, prompt)
+            key = question_key(response.question)
+            for instruction in self._instructions:
+                known_key = key.removesuffix(instruction)
+                if known_key in self._problem_of_question and known_key + instruction == key:
+                    return self._problem_of_question[known_key]
+            return self._find_problem_by_prompt(response.question, prompt)
         question = response.question or prompt
         for name, value in (("question", question), ("gold", response.gold)):
             if not value.strip():
@@ -282,22 +300,30 @@ class RecordedResponseImport(RowImport):
     def _find_problem_by_prompt(self, question: str, prompt: str) -> Problem:
         """Return the problem whose question is last in a prompt; few-shot examples come first.
 
-        If the row states a question of the prompt, only this part of the prompt counts. The last
-        known question may be one of the examples, if the stated question is unknown. Without a
-        stated question, as in a batch, a further question after the last known one shows this.
+        If the row states a question of the prompt, only this part of the prompt counts. After the
+        known question, it has at most an instruction that is known. The last known question may be
+        one of the examples, if the stated question is unknown. Without a stated question, as in a
+        batch, a further question after the last known one shows this.
         """
         problem = self._problem_of_prompt.get(text_key(prompt))
         if problem is not None:
             return problem
         text = prompt
         stated_key = question_key(question)
-        if stated_key and stated_key in question_key(prompt):
+        prompt_key = question_key(prompt)
+        is_stated = bool(stated_key) and stated_key in prompt_key and stated_key != prompt_key
+        if is_stated:
             text = question
         key = question_key(text)
         match = self._known_questions.find_last(key)
         if match is None:
             raise UnusableRowError(UNMATCHED_REASON)
         matching_key, end = match
+        if is_stated and key[end:] not in self._instructions:
+            raise UnusableRowError(
+                "the question goes on after a question of the given problems. If it is the same "
+                "one, name a field that has only the question with `question_field`"
+            )
         if _has_further_question(normalise_question(text), end - len(matching_key), end):
             raise UnusableRowError(
                 "the prompt has another question after the last question of the given problems"

@@ -5,9 +5,23 @@ from dataclasses import replace
 from itertools import takewhile
 
 from fsdpo_data.models.prompts import RECORDED_TEMPLATE, TEMPLATES, ChatFormat, Template
+from fsdpo_data.problems.question_key import question_key
 
 _MAX_INDEXED_CHARS = 16  #: Characters of a question by which it is found.
+#: Instructions after a question, in addition to those of the templates.
+_INSTRUCTIONS = ("A:", "Answer:", "Solution:", "Let's think step by step.", "Think step by step.")
 _MAX_QUOTED_CHARS = 60  #: Characters of a shared text in a warning.
+
+
+def known_instructions(template: Template) -> Sequence[str]:
+    """Return the keys of texts after a question that are no part of it, first the empty text.
+
+    Args:
+        template: A further template, whose text may follow a question.
+    """
+    texts = [entry.text for entry in (template, *TEMPLATES.loaded_entries())]
+    ends = [text.rpartition("{question}")[2] for text in texts if "{question}" in text]
+    return list(dict.fromkeys(map(question_key, ("", *_INSTRUCTIONS, *ends))))
 
 
 class QuestionIndex:

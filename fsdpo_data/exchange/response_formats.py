@@ -11,8 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.finish_reasons import (
@@ -27,7 +26,13 @@ from fsdpo_data.core.options import Option
 from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.sampling import Completion
 from fsdpo_data.problems.golds import GoldReading, means_no_gold, read_gold
-from fsdpo_data.problems.row_formats import ROWS_PANEL, FieldName, RowReading
+from fsdpo_data.problems.row_formats import (
+    ROWS_PANEL,
+    FieldName,
+    RowReading,
+    is_solution_row,
+    refuse_solution_row,
+)
 
 Fields = Mapping[str, Any]
 
@@ -95,6 +100,13 @@ class RecordedResponse:
     error: str = ""
 
 
+class DocumentKey(NamedTuple):
+    """Identifies responses that several rows repeat, each with another reading of the answer."""
+
+    responses: str  #: Hash of the document and its responses.
+    reading: str  #: Name of the reading, such as a filter; empty if it has none.
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResponseFields:
     """The names of the fields in which one publisher stores a response and its data.
@@ -137,7 +149,9 @@ class ResponseFields:
     #: Fields that identify a problem whose responses several rows repeat, as lm-evaluation-harness
     #: writes one row per filter. Empty if each row has responses of its own.
     repeats: Sequence[str] = ()
+    repeated_by: str = ""  #: Field that differs between the rows that repeat responses.
     gold_reading: GoldReading = "auto"  #: How to read the gold answer; not a key of the table.
+    is_named: bool = False  #: Whether the user names the field of the responses; no key either.
 
     def matches(self, fields: Fields) -> bool:
         """Return whether a row has all fields that the format needs.
@@ -162,6 +176,8 @@ class ResponseFields:
         }
         if reading.gold != self.gold_reading:
             changes["gold_reading"] = reading.gold
+        if reading.response_field is not None:
+            changes["is_named"] = True
         return replace(self, **changes) if changes else self
 
     def unread_columns(self, fields: Fields) -> dict[str, Any]:
@@ -183,17 +199,18 @@ class ResponseFields:
         """Return the step scores in a row of a file of step scores; None if there are none."""
         return _first(fields, self.step_scores)
 
-    def document_key(self, fields: Fields) -> str:
-        """Return a hash that identifies a row's document; empty if rows do not repeat.
+    def document_key(self, fields: Fields) -> DocumentKey | None:
+        """Return what identifies the responses of a row and their reading; None without repeats.
 
         The hash includes the content of the document, because its number is not unique in
-        concatenated files.
+        concatenated files, and the responses, because another run has others.
         """
         if not self.repeats or self.repeats[0] not in fields:
-            return ""
-        values = [fields.get(name) for name in self.repeats]
+            return None
+        values = [fields.get(name) for name in (*self.repeats, *self.responses)]
         text = json.dumps(values, sort_keys=True, default=str)
-        return hashlib.sha256(text.encode()).hexdigest()
+        reading = str(fields.get(self.repeated_by) or "")
+        return DocumentKey(hashlib.sha256(text.encode()).hexdigest(), reading)
 
     def _columns(self, row: Fields) -> Iterator[tuple[str, Fields]]:
         """Yield the model name and the fields of each column with a response."""
@@ -208,6 +225,8 @@ class ResponseFields:
             UnusableRowError: If a value of the row is invalid. A row of another format may also
                 raise a LookupError, TypeError, AttributeError, ValueError or OverflowError.
         """
+        if "answer" in self.gold:
+            refuse_solution_row(row)
         question = self._require_text("question", _first(row, self.question) or "")
         if self.question_in:
             match = re.search(self.question_in, question, re.S)
@@ -253,7 +272,7 @@ class ResponseFields:
         value = self._find_responses(fields)
         if self.is_list and not isinstance(value, list):
             raise TypeError(f"{value!r} is not a list")
-        responses = _flatten(value) if isinstance(value, list) else [value]
+        responses = self._list_responses(value) if isinstance(value, list) else [value]
         verdicts = _per_response(_first(fields, self.correct), len(responses))
         token_counts = _per_response(_first(fields, self.n_tokens), len(responses))
         steps = _lists_per_response(_first(fields, self.steps), value, len(responses))
@@ -302,12 +321,66 @@ class ResponseFields:
             )
 
     def _find_responses(self, fields: Fields) -> Any:
-        """Return the response or the list of responses; CSV files have the list as JSON text."""
+        """Return the response or the list of responses; CSV files have lists as JSON text.
+
+        A chat is one response: the last message of the assistant.
+
+        Raises:
+            UnusableRowError: if the row has the steps of a solution in place of responses.
+        """
         for name in self.responses:
             value = _first(fields, (name,))
             if value is not None:
-                return _parse_list(value) if self.is_list or name in _LIST_FIELDS else value
+                if self.has_complete_question and name == _STEPS_FIELD:
+                    self._refuse_steps(fields)
+                is_single = not self.is_list and name not in _LIST_FIELDS
+                if not is_single or _is_chat_text(value):
+                    value = _parse_list(value)
+                is_chat = isinstance(value, list) and _is_chat(value, is_single=is_single)
+                return _last_answer(value) if is_chat else value
         return None
+
+    def _refuse_steps(self, fields: Fields) -> None:
+        """Raise an UnusableRowError if ``completions`` has the steps of one solution.
+
+        Rows with step labels have as many labels as steps, and no other verdict.
+        """
+        if is_solution_row(fields):
+            raise UnusableRowError(
+                "`completions` of a row of solutions has the steps of one solution: join them in a "
+                "field `response`"
+            )
+        steps, labels = (_parse_list(fields.get(name)) for name in (_STEPS_FIELD, "labels"))
+        are_lists = isinstance(steps, list) and isinstance(labels, list)
+        if self.is_named or not are_lists or fields.get("correct") is not None:
+            return
+        if len(steps) == len(labels) and all(map(_is_step_label, labels)):
+            raise UnusableRowError(
+                "`completions` may have the steps of one solution, with `labels`: read them with "
+                "`from=trl-stepwise`. If they are several responses, set "
+                "`response_field=completions`"
+            )
+
+    def _list_responses(self, values: list[Any]) -> list[Any]:
+        """Return the responses in a list, which may have a list for each request, or chats.
+
+        Raises:
+            UnusableRowError: if a chat has no answer, or if a plain row has lists of several texts,
+                which may be the steps of a response.
+        """
+        responses = []
+        for value in values:
+            if not isinstance(value, list):
+                responses.append(value)
+            elif _is_chat(value):
+                responses.append(_last_answer(value))
+            elif not self.is_list and sum(isinstance(item, str) for item in value) > 1:
+                raise UnusableRowError(
+                    f"a response is a list of {len(value)} texts; expected one text. Join its steps"
+                )
+            else:
+                responses += value
+        return responses
 
     def _require_text(self, name: str, value: Any) -> str:
         """Return a value that is text, or raise an UnusableRowError."""
@@ -320,6 +393,7 @@ class ResponseFields:
         raise UnusableRowError(f"the {name} is {value!r}; expected text")
 
 
+_STEPS_FIELD = "completions"  #: The field of responses that has steps in rows with step labels.
 #: Fields of responses in which a JSON list as text, as in CSV files, is a list of responses.
 _LIST_FIELDS = ("responses", "completions", "outputs", "samples", "generations")
 _FINISH_REASONS_FIELD = "finish_reasons"
@@ -395,10 +469,35 @@ def _nested_value(value: Any, path: str) -> Any:
     return value
 
 
-def _flatten(values: list[Any]) -> list[Any]:
-    """Flatten lists of lists by one level: a document may have a list of responses per request."""
-    lists = [value if isinstance(value, list) else [value] for value in values]
-    return list(chain.from_iterable(lists))
+def _is_step_label(value: Any) -> bool:
+    """Return whether a value may be the label of a step."""
+    return value is None or isinstance(value, bool | int | float) or value in ("+", "-")
+
+
+def _is_chat_text(value: Any) -> bool:
+    """Return whether a value is the JSON text of a chat."""
+    return isinstance(value, str) and re.match(r'\s*\[\s*\{\s*"role"', value) is not None
+
+
+def _is_chat(values: list[Any], *, is_single: bool = False) -> bool:
+    """Return whether a list has the messages of a chat, and not several answers.
+
+    Args:
+        values: The list.
+        is_single: Whether the field has one response, so that a list of one message is a chat.
+    """
+    roles = [value.get("role") if isinstance(value, Mapping) else None for value in values]
+    if None in roles:
+        return False
+    return any(role != "assistant" for role in roles) or (is_single and len(roles) == 1)
+
+
+def _last_answer(messages: list[Any]) -> Any:
+    """Return the last message of the assistant; UnusableRowError without one."""
+    for message in reversed(messages):
+        if message["role"] == "assistant":
+            return message
+    raise UnusableRowError("the response is a chat without a message of the assistant")
 
 
 def _parse_list(value: Any) -> Any:

@@ -105,8 +105,8 @@ class RowImport(ABC):
         Raises:
             InputError: if a file cannot be read, or no row is usable.
         """
-        seen_documents: set[str] = set()
         for file in source.files:
+            seen_documents: dict[str, str] = {}  # of the file, because another one is another run
             for row in read_rows(file.rows, self.format_of_row, seen_documents):
                 self.result.n_rows += 1
                 n_stored = self.result.n_solutions
@@ -117,8 +117,8 @@ class RowImport(ABC):
                 if self.result.n_solutions == n_stored:
                     continue
                 self.result.n_partly_quarantined += len(self.result.quarantined) > n_quarantined
-                if row.document:
-                    seen_documents.add(row.document)
+                if row.document is not None:
+                    seen_documents.setdefault(*row.document)
         if not self.result.n_solutions:
             raise self.no_rows_error(source)
 

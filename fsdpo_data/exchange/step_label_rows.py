@@ -279,16 +279,38 @@ def _join_pieces(pieces: Sequence[str]) -> list[str]:
 
 
 def _build_tree(question: str, prefixes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Build a tree in which the parent of a prefix is the longest shorter prefix of its text."""
-    nodes: dict[str, dict[str, Any]] = {question.strip(): {"children": []}}
+    """Build a tree in which the parent of a prefix is the longest shorter prefix of its text.
+
+    A prefix that ends inside a word or a number of the text, as 1 does in 12, is no parent.
+    """
+    root = question.strip()
+    nodes: dict[str, dict[str, Any]] = {root: {"children": []}}
     for prefix in sorted(prefixes, key=lambda prefix: len(prefix["solution_prefix"])):
         text = prefix["solution_prefix"].strip()
         if text not in nodes:
-            ancestors = [node_text for node_text in nodes if text.startswith(node_text)]
+            ancestors = [
+                node_text
+                for node_text in nodes
+                if text.startswith(node_text)
+                and (node_text == root or not _is_inside_word(text, len(node_text)))
+            ]
             parent = max(ancestors, key=len, default="")
             nodes[text] = {**prefix, "text": text[len(parent) :], "children": []}
             nodes[parent]["children"].append(nodes[text])
-    return nodes[question.strip()]
+    return nodes[root]
+
+
+def _is_inside_word(text: str, position: int) -> bool:
+    """Return whether a position of a text is inside a word or a number, such as 12 or 1.5.
+
+    Letters without case, such as Chinese ones, are words of their own.
+    """
+    last_char, next_char = text[position - 1 : position], text[position : position + 1]
+    if last_char.lower() != last_char.upper() and next_char.lower() != next_char.upper():
+        return True
+    if re.match(r"\w\w|\d[.,]\d", text[position - 1 : position + 2], re.ASCII):
+        return True
+    return re.match(r"\d[.,]\d", text[max(0, position - 2) : position + 1], re.ASCII) is not None
 
 
 def read_versaprm(fields: Fields) -> Iterator[RecordedResponse]:

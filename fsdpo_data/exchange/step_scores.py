@@ -2,7 +2,9 @@
 
 Programs that score steps often drop numbers and blank lines between the steps. A dataset has steps
 that join to the response, so each listed step is found in the response. White space before a step
-belongs to the step before it. Other text that no step lists belongs to the next step.
+belongs to the step before it. Other text that no step lists belongs to the next step. If words
+follow the last scored step, the score is not that of the end of the response. Such a response is
+not imported.
 """
 
 import itertools
@@ -18,6 +20,12 @@ from fsdpo_data.core.sampling import Completion
 from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseFields
 from fsdpo_data.steps.segment import segmenter_name, split_steps
 
+#: What may follow the last step: special tokens, step tokens, ends of proofs, the next turn.
+_END_MARK = re.compile(
+    r"<\|[^<>|]*\|>|<[^<>\s]*>|\[/?[A-Z]+\]|\\end\{\w+\*?\}|\\(?:qed|blacksquare|square)\b"
+    r"|ки|\b(?:assistant|user|model)\b",
+    re.IGNORECASE,
+)
 _MAX_SCORE = 1e30  #: Datasets store scores as float32.
 
 
@@ -50,10 +58,10 @@ def read_steps(
         pieces = _check_steps(response.steps)
         _check_count(pieces, scores)
         pieces, scores = _drop_chat_prompt(pieces, scores, names.chat_prompt)
-        steps = _align(text, pieces)
+        steps = _align(text, pieces, is_scored=scores is not None)
     elif segmenter is None and names.step_separator:
         pieces, scores = _drop_blank_pieces(text.split(names.step_separator), scores)
-        steps = _align(text, pieces)
+        steps = _align(text, pieces, is_scored=True)
     else:
         thinking_chars = find_thinking(response.prompt, text).end
         steps = split_steps(text, thinking_chars, segmenter_name(segmenter or "auto"))
@@ -131,8 +139,14 @@ def _drop_chat_prompt(
     return pieces, scores
 
 
-def _align(text: str, pieces: Sequence[str]) -> list[str]:
-    """Return the parts of a text that begin with the pieces, in order."""
+def _align(text: str, pieces: Sequence[str], *, is_scored: bool) -> list[str]:
+    """Return the parts of a text that begin with the pieces, in order.
+
+    Args:
+        text: The text.
+        pieces: The listed steps.
+        is_scored: Whether the steps have scores, so that no word may follow the last one.
+    """
     starts: list[int] = []
     end = 0
     for number, piece in enumerate(pieces, start=1):
@@ -149,5 +163,9 @@ def _align(text: str, pieces: Sequence[str]) -> list[str]:
         if text.strip():
             raise UnusableResponseError("a response has no steps: expected at least one step")
         return []
+    if is_scored and any(map(str.isalnum, _END_MARK.sub("", text[end:]))):
+        raise UnusableResponseError(
+            f"the response goes on after its last step: {text[end:].strip()[:60]!r}"
+        )
     bounds = [0, *starts[1:], len(text)]
     return [text[start:stop] for start, stop in itertools.pairwise(bounds)]

@@ -31,7 +31,7 @@ PairSettings: TypeAlias = Annotated[
     StepPairSettings | ImportedPairSettings | PairSpec, pydantic.Field(union_mode="left_to_right")
 ]
 #: Columns of solutions that the checks compare with the pairs.
-_COLUMNS = ("problem_id", "completions", "step_rewards", "outcome", "finish_reason")
+_COLUMNS = ("problem_id", "prompt", "completions", "step_rewards", "outcome", "finish_reason")
 
 
 def find_violations(
@@ -128,6 +128,7 @@ def _imported_pair_violations() -> dict[str, pl.Expr]:
 def _side_violations(side: str) -> dict[str, pl.Expr]:
     """Return the violations of pairs that contradict the solution on one side."""
     solution_problem = pl.col(f"{side}_problem_id")
+    solution_prompt = pl.col(f"{side}_prompt")
     steps = pl.col(f"{side}_steps")
     solution_steps = pl.col(f"{side}_completions")
     rewards = pl.col(f"{side}_rewards")
@@ -135,6 +136,7 @@ def _side_violations(side: str) -> dict[str, pl.Expr]:
     return {
         f"have a {side} solution that is missing in the dataset": solution_problem.is_null(),
         f"have a {side} solution of another problem": solution_problem != pl.col("problem_id"),
+        f"have another prompt than the {side} solution": solution_prompt != pl.col("prompt"),
         f"have a {side} text that differs from its steps": pl.col(side) != steps.list.join(""),
         f"have {side} steps that differ from the solution": steps != solution_steps,
         f"have {side} rewards that differ from the solution": rewards.ne_missing(solution_rewards),

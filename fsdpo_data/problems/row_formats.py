@@ -136,6 +136,24 @@ PROBLEM_FORMATS = (
 _OWN_COLUMNS = {"problem_id", "source", "split", "question", "answer", "metadata"}
 
 
+#: Columns by which a row of our own ``solutions`` config is known.
+_SOLUTION_COLUMNS = {"solution_id", "outcome"}
+
+
+def is_solution_row(fields: Mapping[str, Any]) -> bool:
+    """Return whether a row is of the ``solutions`` of a dataset."""
+    return fields.keys() >= _SOLUTION_COLUMNS
+
+
+def refuse_solution_row(fields: Mapping[str, Any]) -> None:
+    """Raise an UnusableRowError for a row of solutions, whose answer is not the gold."""
+    if is_solution_row(fields):
+        raise UnusableRowError(
+            "a row of the solutions of a dataset: its `answer` is the model's. The rows of "
+            "`problems` have the gold answers"
+        )
+
+
 def is_own_row(fields: Mapping[str, Any]) -> bool:
     """Return whether a row is of the ``problems`` of a dataset, which have no other format."""
     return set(fields) == _OWN_COLUMNS
@@ -152,7 +170,7 @@ def mark_most_golds(records: Sequence[SourceRow], reading: RowReading) -> bool:
     for record in records:
         row_format = _find_format(record.fields, reading)
         if row_format is not None and row_format.parse_gold is None:
-            gold = record.fields[_gold_field(record.fields, row_format, reading)]
+            gold = record.fields[find_gold_field(record.fields, row_format, reading)]
             n_golds += 1
             n_marked += has_mark(gold)
     return n_marked * 2 > n_golds
@@ -181,6 +199,7 @@ def read_problem(
     if record.error:
         raise UnusableRowError(record.error)
     fields = record.fields
+    refuse_solution_row(fields)
     if is_own_row(fields):
         return _own_problem(fields)
     row_format = _find_format(fields, reading)
@@ -188,7 +207,7 @@ def read_problem(
         raise UnusableRowError(_missing_fields(fields, reading))
     if reading.question_field is None:
         refuse_unread_parts(fields, row_format.question)
-    gold_field = _gold_field(fields, row_format, reading)
+    gold_field = find_gold_field(fields, row_format, reading)
     if needs_mark and row_format.parse_gold is None and not has_mark(fields[gold_field]):
         raise UnusableRowError("the answer does not mark its gold, as most others do")
     gold = row_format.gold_answer(fields, gold_field, reading.gold)
@@ -217,7 +236,9 @@ def _find_format(fields: Mapping[str, Any], reading: RowReading) -> ProblemForma
     return row_format if row_format.matches(fields) else None
 
 
-def _gold_field(fields: Mapping[str, Any], row_format: ProblemFormat, reading: RowReading) -> str:
+def find_gold_field(
+    fields: Mapping[str, Any], row_format: ProblemFormat, reading: RowReading = DEFAULT_READING
+) -> str:
     """Return the field with the gold answer: the named one, a certain one, or the format's."""
     if reading.gold_field is None and row_format.answer == "answer":
         for name in GOLD_FIELDS:

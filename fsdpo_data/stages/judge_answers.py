@@ -70,7 +70,7 @@ class AnswerJudge:
 
     @property
     def rule(self) -> str:
-        """The rule of a verdict by this judge, such as ``judge/xVerify-8B-I@0d2f…``."""
+        """The start of the rules of its verdicts, such as ``judge/xVerify-8B-I@0d2f…``."""
         model = self.reply_sampler.settings.model
         return f"{JUDGE_RULE_PREFIX}{model.name}@{model.revision}"
 
@@ -169,9 +169,11 @@ class JudgeSession:
             if decision != UNDECIDED:
                 # The judge knows no tolerance, so its decision also holds without the tolerance.
                 has_tolerance = verdicts[index].exactly_correct is not None
+                # The rule that found the answer decides whether it votes, also after the judge.
+                extraction_rule = verdicts[index].rule.partition("/")[0]
                 new_verdicts[index] = verdicts[index]._replace(
                     status=decision,
-                    rule=self.judge.rule,
+                    rule=f"{self.judge.rule}/{extraction_rule}",
                     unread="",
                     exactly_correct=decision == "correct" if has_tolerance else None,
                 )

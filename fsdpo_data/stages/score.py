@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -41,7 +41,7 @@ from fsdpo_data.models.resolve import ResolvedWeights, find_trained_template_ref
 
 log = logging.getLogger(__name__)
 
-#: Solutions per call of the scorer: enough to batch similar lengths, few enough to show progress.
+#: Solutions per call of the scorer: enough to batch similar lengths.
 SCORING_BATCH = 4096
 
 
@@ -131,16 +131,22 @@ class ScoreStage(Stage):
     def _add_rewards(self, run: _ScoringRun, table: pa.Table) -> pa.Table:
         """Return the solutions of a file with their step rewards."""
         draft, failures = run.draft, run.failures
-        rewards: list[list[float] | None] = []
+        rewards: dict[int, list[float] | None] = {}
         # Once per file: a search per batch would read all problems thousands of times.
         questions = questions_by_id(draft.current_files("problems"), table["problem_id"])
-        for start in range(0, table.num_rows, SCORING_BATCH):
-            batch = table.slice(start, SCORING_BATCH)
-            rewards += self._score_rows(run, batch, questions)
-            failures.check_engine(has_finished_items=bool(draft.written_files("solutions")))
-            draft.progress.advance(batch.num_rows)
+        try:
+            for start in range(0, table.num_rows, SCORING_BATCH):
+                batch = table.slice(start, SCORING_BATCH)
+                for index, row_rewards in self._score_rows(run, batch, questions):
+                    rewards[start + index] = row_rewards
+                    draft.progress.advance(1)
+                failures.check_engine(has_finished_items=bool(draft.written_files("solutions")))
+        except KeyboardInterrupt:
+            draft.progress.discard(len(rewards))  # the file is written as a whole
+            raise
         failures.save()  # before the file, which a resumed run does not score again
-        return replace_column(table, "step_rewards", rewards)
+        rewards_by_row = [rewards[row] for row in range(table.num_rows)]
+        return replace_column(table, "step_rewards", rewards_by_row)
 
     def _retry_failures(self, run: _ScoringRun, file: Path) -> None:
         """Score the failed solutions in a file of an earlier session again.
@@ -162,9 +168,8 @@ class ScoreStage(Stage):
         questions = questions_by_id(run.draft.current_files("problems"), table["problem_id"])
         for start in range(0, len(rows_to_score), SCORING_BATCH):
             rows = rows_to_score[start : start + SCORING_BATCH]
-            new_rewards = self._score_rows(run, table.take(rows), questions)
-            for row, row_rewards in zip(rows, new_rewards, strict=True):
-                rewards[row] = row_rewards
+            for index, row_rewards in self._score_rows(run, table.take(rows), questions):
+                rewards[rows[index]] = row_rewards
         if all(ids[row] in failures for row in failed_rows):
             failures.save()
             return
@@ -174,8 +179,8 @@ class ScoreStage(Stage):
 
     def _score_rows(
         self, run: _ScoringRun, table: pa.Table, questions: Mapping[str, str]
-    ) -> list[list[float] | None]:
-        """Return the step rewards of some solutions, and record the failed ones.
+    ) -> Iterator[tuple[int, list[float] | None]]:
+        """Yield the row and the step rewards of each solution as it finishes; record failed ones.
 
         Args:
             run: The run.
@@ -189,17 +194,14 @@ class ScoreStage(Stage):
         for row in rows:
             prompt = run.render_prompt(row["prompt"])
             items.append(ScorerInput(prompt, row["completions"], questions[row["problem_id"]]))
-        results = dict(scorer.score(items))
-        rewards: list[list[float] | None] = []
-        for index, row in enumerate(rows):
-            result = results[index]
+        for index, result in scorer.score(items):
+            solution_id = rows[index]["solution_id"]
             if isinstance(result, ItemError):
-                failures.add(row["solution_id"], result)
-                rewards.append(None)
+                failures.add(solution_id, result)
+                yield index, None
             else:
-                failures.resolve(row["solution_id"])
-                rewards.append(result)
-        return rewards
+                failures.resolve(solution_id)
+                yield index, result
 
     @property
     def _is_remote(self) -> bool:

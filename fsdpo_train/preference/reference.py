@@ -36,6 +36,7 @@ def reference_fingerprint(config: DpoConfig, model: str, tokenizer: Any) -> dict
         "tokenizer": digest(tokenizer.backend_tokenizer.to_str(), tokenizer.eos_token_id),
         "precision": config.dtype,
         "weights": config.reference_dtype,
+        "rotary tables": "float32",
     }
 
 

@@ -40,7 +40,8 @@ def training_arguments(config: TrainConfig, **stage_options: Any) -> Any:
             per_device_train_batch_size=config.rows_per_micro_batch,
             gradient_accumulation_steps=config.grad_accum,
             learning_rate=config.lr,
-            lr_scheduler_type=config.schedule,
+            # transformers has a constant schedule without a warm-up.
+            lr_scheduler_type=_WITH_WARMUP.get(config.schedule, config.schedule),
             optim=config.optim,
             warmup_steps=config.warmup,
             weight_decay=config.weight_decay,
@@ -74,6 +75,10 @@ def training_arguments(config: TrainConfig, **stage_options: Any) -> Any:
     return arguments
 
 
+#: Schedules of transformers that ignore the warm-up, and those with one.
+_WITH_WARMUP = {"constant": "constant_with_warmup"}
+
+
 def _check_names(config: TrainConfig) -> None:
     """Check the names of the schedule, the optimizer and the tracker.
 
@@ -83,6 +88,7 @@ def _check_names(config: TrainConfig) -> None:
         UnavailableError: if the tracker is not installed.
     """
     schedules = [schedule.value for schedule in SchedulerType if not _needs_arguments(schedule)]
+    schedules.remove(SchedulerType.REDUCE_ON_PLATEAU.value)  # it needs evaluations, has no warm-up
     if config.schedule not in schedules:
         raise unknown_name_error("schedule", config.schedule, schedules)
     optimizers = [optimizer.value for optimizer in OptimizerNames]

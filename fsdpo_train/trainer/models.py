@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.nn import Embedding
 from torch.nn.modules.dropout import _DropoutNd
 
@@ -16,6 +17,18 @@ log = logging.getLogger(__name__)
 
 #: Names that transformers gives the head of a reward model, depending on the architecture.
 REWARD_HEAD_NAMES = ["classifier", "score"]
+_MAX_REASON_WORDS = 30  #: Words of an error of transformers in a message.
+#: Settings of a generation that have an effect only if it samples.
+_SAMPLING_SETTINGS = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "top_h",
+    "min_p",
+    "typical_p",
+    "epsilon_cutoff",
+    "eta_cutoff",
+)
 #: Names that peft gives the original of a module that it adapts or trains.
 _PEFT_ORIGINALS = {"base_layer", "original_module"}
 
@@ -54,8 +67,57 @@ def load_model(
             # On a CPU, bitsandbytes would repack the 4-bit weights at the first evaluation. They
             # would be rounded, and could not be trained again.
             module.support_avx512bf16_for_cpu = False
+    restore_rotary_tables(model)
     check_tokenizer(tokenizer, model)
+    check_generation_config(model)
     return model, tokenizer
+
+
+def restore_rotary_tables(model: Any) -> None:
+    """Compute the rotary tables of a model again if they are not in float32.
+
+    ZeRO-3 creates every tensor of a model in the precision of its configuration. With tables in
+    bfloat16, distant tokens would have other positions in training than in inference.
+    """
+    for module in model.modules():
+        rounded_tables = {
+            name: table.float()
+            for name, table in module.named_buffers(recurse=False)
+            if "inv_freq" in name and table.dtype != torch.float32
+        }
+        if rounded_tables:
+            module._buffers.update(rounded_tables)
+            model._init_weights(module)
+
+
+def check_generation_config(model: Any) -> None:
+    """Remove settings of sampling from a model that does not sample: it could not be saved.
+
+    They have no effect.
+
+    Raises:
+        InputError: if transformers would not save other settings either.
+    """
+    config = getattr(model, "generation_config", None)
+    if config is None:
+        return
+    if not config.do_sample:
+        for name in _SAMPLING_SETTINGS:
+            setattr(config, name, None)
+    try:
+        config.validate(strict=True)
+    except ValueError as error:
+        reason = " ".join(str(error).split()[:_MAX_REASON_WORDS])
+        raise InputError(
+            f"the trained model could not be saved with the generation_config.json of its start "
+            f"model. Correct this file. transformers says: {reason} …"
+        ) from None
+
+
+def cast_parameters(model: Any, dtype: torch.dtype) -> None:
+    """Convert the parameters of a model, as DeepSpeed does; the rotary tables stay in float32."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
 
 
 def _nf4_options(config: TrainConfig, *, has_new_head: bool) -> dict[str, Any]:
@@ -113,6 +175,14 @@ def context_length(config: TrainConfig, model: Any) -> int:
         InputError: if ``config.max_length`` exceeds the context length of the model.
     """
     model_length = checkpoints.context_length(model.config)
+    rope = getattr(model.config, "rope_parameters", None) or {}
+    short_length = rope.get("original_max_position_embeddings", model_length)
+    if rope.get("rope_type") == "longrope" and (config.max_length or model_length) > short_length:
+        log.warning(
+            "the rotary tables of the model depend on the longest row of a batch. A row of up to "
+            f"{short_length} tokens has other probabilities and rewards in a batch with longer "
+            f"rows. `max_length={short_length}` leaves those out."
+        )
     if config.max_length > model_length:
         raise InputError(
             f"the model reads {model_length} tokens. Set a lower value, or 0 for all of them.",

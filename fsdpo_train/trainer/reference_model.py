@@ -9,7 +9,7 @@ from fsdpo_data.engines.logprobs import patch_to_return_logprobs
 from fsdpo_data.engines.prefix_sharing.model_attention import TreeAttention
 from fsdpo_train.config import TrainConfig
 from fsdpo_train.trainer.deepspeed import without_zero3_partitioning
-from fsdpo_train.trainer.models import load_model
+from fsdpo_train.trainer.models import cast_parameters, load_model
 
 
 class ReferenceModel:
@@ -29,7 +29,7 @@ class ReferenceModel:
         with without_zero3_partitioning(arguments):
             model, self.tokenizer = load_model(config, "AutoModelForCausalLM")
         if config.reference_dtype == "bfloat16":
-            model = model.to(torch.bfloat16)
+            cast_parameters(model, torch.bfloat16)
         model = model.to(arguments.device).eval().requires_grad_(requires_grad=False)
         if uses_bfloat16_weights(config.dtype, arguments):
             Bfloat16Weights(model).install()

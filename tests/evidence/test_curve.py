@@ -100,6 +100,12 @@ def test_wins_and_losses_are_counted_over_problems() -> None:
     assert curve_tables.format_wins(values, base) == "3 : 1 (0.625)"
 
 
+def test_the_ranking_of_two_models_is_compared_on_common_problems() -> None:
+    areas_above = {"a": 0.5, "b": 0.5, "c": 0.0}
+    text = curve_tables.format_auc_gain({"b": 0.75, "a": 0.625}, areas_above)
+    assert text.startswith("+0.188 [")
+
+
 def test_choices_and_ranking_are_those_of_the_commands(run: Path) -> None:
     """The numbers of each pair equal the numbers of `fsdpo-bench report` and `fsdpo-bench prm`."""
     decoders = {"best": "bon", "weighted vote": "weighted"}

@@ -35,7 +35,7 @@ from fsdpo_data.stages.continuations import ContinuationSampler
 from fsdpo_data.stages.judge_answers import AnswerJudge
 from fsdpo_data.stages.merge import MergeOptions
 
-RULE = "judge/reads@0"
+RULE = "judge/reads@0/boxed"
 #: Responses of the policy; the grader leaves all but the first two undecided.
 RESPONSES = (
     "The answer is 42.",

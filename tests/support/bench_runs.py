@@ -16,6 +16,7 @@ from fsdpo_bench.metrics.result_records import Results
 from fsdpo_bench.report.render import write_report
 from fsdpo_bench.run_folder import BenchmarkEntry, RunRecord, write_run_record
 from fsdpo_bench.tasks.description import TaskDescription
+from fsdpo_bench.tasks.table import builtin_tasks
 
 from fsdpo_data.answers.grader import GRADER_NAME
 from fsdpo_data.core.cost import Cost
@@ -247,7 +248,7 @@ def make_entry(name: str, problems: int, **changes: Any) -> BenchmarkEntry:
     }
     values: dict[str, Any] = {
         "problems": problems,
-        "digest": "d" * 20,
+        "digest": builtin_tasks()[name].digest if name in builtin_tasks() else "d" * 20,
         "selected": "e" * 20,
         "source": SourceRef(name, "c" * 40, "test"),
     }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from fsdpo_data.answers.comparison.equivalence import compare_answers, is_words
 from fsdpo_data.answers.parsing.prose import phrase_value, plain_words
+from fsdpo_data.core.entities import split_verdict_by
 from fsdpo_data.core.lazy import np
 
 NO_ANSWER = -1  #: Class of samples that do not vote.
@@ -51,8 +52,8 @@ def voting_answers(answers: Sequence[str | None], verdicts_by: Sequence[str]) ->
 
 def _is_last_sentence(answer: str, verdict_by: str) -> bool:
     """Whether an answer is only the last sentence of its response, in words without a value."""
-    _, _, rule = verdict_by.partition("/")
-    if not rule.startswith("last-sentence"):
+    _, rules = split_verdict_by(verdict_by)
+    if not rules.startswith("last-sentence"):
         return False
     return is_words(answer) and phrase_value(plain_words(answer)) is None
 

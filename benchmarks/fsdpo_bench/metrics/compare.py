@@ -6,7 +6,7 @@ Array suffixes: ``P`` problems.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, NamedTuple
 
@@ -14,12 +14,15 @@ from fsdpo_bench.decoders.decoders import SAMPLES_PART, DecoderSetup, parse_resu
 from fsdpo_bench.metrics.decoder_choices import (
     DecoderChoices,
     SubsetSpec,
+    decodable_setups,
     decode,
+    has_fitting_rewards,
     name_models,
     select_decoders,
 )
 from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.report_numbers import NUMBERS
+from fsdpo_bench.metrics.reward_statistics import count_unscored, describe_unscored
 from fsdpo_bench.metrics.sample_arrays import BenchmarkProblem, Samples, shared_clusters
 from fsdpo_bench.metrics.setting_notes import describe_value, reward_model_notes, setting_notes
 from fsdpo_bench.tasks.table import is_same_name
@@ -34,7 +37,6 @@ from fsdpo_data.core.statistics import (
     mean_difference,
     sum_clusters,
 )
-from fsdpo_data.steps.rewards import DEFAULT_AGGREGATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +137,16 @@ class BenchmarkPair(NamedTuple):
         return [self.benchmark_a.main.problems[index] for index in self.index_a]
 
     @property
+    def counted_clusters(self) -> list[str]:
+        """Clusters of the common problems that count in both."""
+        samples_a, samples_b = self.benchmark_a.main, self.benchmark_b.main
+        counts_P = samples_a.counts_P[self.index_a] & samples_b.counts_P[self.index_b]
+        return [self.problems[index].cluster for index in np.flatnonzero(counts_P)]
+
+    @property
     def has_counted_problems(self) -> bool:
         """Whether a common problem counts in both."""
-        samples_a, samples_b = self.benchmark_a.main, self.benchmark_b.main
-        return bool((samples_a.counts_P[self.index_a] & samples_b.counts_P[self.index_b]).any())
+        return bool(self.counted_clusters)
 
     def describe_other_problems(self, name_a: str, name_b: str) -> str:
         """Count the problems of one pool alone, by the names of the pools; empty without any."""
@@ -177,12 +185,15 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
         notes += _one_sided_notes("benchmarks", pool_a.benchmarks, pool_b.benchmarks)
     differences: list[PairedDifference] = []
     changed: list[ChangedProblem] = []
+    clusters: dict[str, list[str]] = {}
     for pair, note in pair_benchmarks(pool_a, pool_b, options):
         if note:
             notes.append(note)
+        clusters[pair.name] = pair.counted_clusters
         notes += problem_notes(pair)
-        notes += left_out_notes("A", pair.benchmark_a)
-        notes += left_out_notes("B", pair.benchmark_b)
+        for name, benchmark in (("A", pair.benchmark_a), ("B", pair.benchmark_b)):
+            notes += left_out_notes(name, benchmark)
+            notes += unscored_notes(name, benchmark) if _uses_rewards(options) else []
         decoded_pairs = decode_pairs(pool_a, pool_b, pair, options)
         differences += [_decoder_difference(pair, decoded) for decoded in decoded_pairs]
         choices = [
@@ -195,8 +206,10 @@ def compare_pools(pool_a: Pool, pool_b: Pool, options: ComparisonOptions) -> Com
             differences += _number_differences(pair)
             default_decoders = _default_decoder_pair(pool_a, pool_b, pair)
             notes += _one_sided_notes("decoders", *default_decoders)
+    if not differences:
+        raise InputError(f"nothing to compare: {'; '.join(notes)}.")
     notes = list(dict.fromkeys(notes))  # the benchmarks of two runs have the same decoders
-    means = _benchmark_means(differences)
+    means = _benchmark_means(differences, clusters)
     return Comparison(differences=differences, means=means, changed=changed, notes=notes)
 
 
@@ -258,6 +271,25 @@ def left_out_notes(name: str, benchmark: Benchmark) -> list[str]:
         for reason, count in reasons.items()
         if count > 0
     ]
+
+
+def _uses_rewards(options: ComparisonOptions) -> bool:
+    """Return whether a compared decoder chooses by rewards; without named decoders, some may."""
+    names = [name for name in (options.decoder_a, options.decoder_b) if name is not None]
+    setups = [setup for name in names if (setup := parse_result_name(name)) is not None]
+    return not names or any(setup.decoder.uses_sample_rewards for setup in setups)
+
+
+def unscored_notes(name: str, benchmark: Benchmark) -> list[str]:
+    """Count the samples of a benchmark without rewards, by reward model that lacks some.
+
+    Args:
+        name: Name of the pool.
+        benchmark: The benchmark in the pool.
+    """
+    main = benchmark.main
+    unscored = describe_unscored(count_unscored(main), main.outcome_PM.size)
+    return [f"{name}, {benchmark.name}: {text}" for text in unscored]
 
 
 def _one_sided_notes(kind: str, names_a: Iterable[str], names_b: Iterable[str]) -> list[str]:
@@ -331,16 +363,23 @@ def decode_pairs(
 ) -> list[DecodedPair]:
     """Return the choices of the compared decoders on a benchmark.
 
+    There are none if a given decoder needs rewards that the benchmark does not have.
+
     Raises:
         InputError: if there is no common decoder, or a given decoder is unknown.
     """
     n_samples = pair.n_samples
     decoder_a = options.decoder_a or options.decoder_b
     if decoder_a:
-        names = [(decoder_a, options.decoder_b or decoder_a)]
-        decoders_a = {decoder_a: _find_decoder(pool_a, decoder_a, n_samples)}
         decoder_b = options.decoder_b or decoder_a
+        names = [(decoder_a, decoder_b)]
+        decoders_a = {decoder_a: _find_decoder(pool_a, decoder_a, n_samples)}
         decoders_b = {decoder_b: _find_decoder(pool_b, decoder_b, n_samples)}
+        are_decodable = decodable_setups(pair.benchmark_a, decoders_a) and decodable_setups(
+            pair.benchmark_b, decoders_b
+        )
+        if not are_decodable:
+            return []
     else:
         decoders_a, decoders_b = _default_decoder_pair(pool_a, pool_b, pair)
         names = [(name, name) for name in decoders_a if name in decoders_b]
@@ -362,29 +401,54 @@ def _default_decoder_pair(
     pool_a: Pool, pool_b: Pool, pair: BenchmarkPair
 ) -> tuple[dict[str, DecoderSetup], dict[str, DecoderSetup]]:
     """Return the decoders of both sides, of which the common ones are compared."""
-    return _default_decoders(pool_a, pair.n_samples), _default_decoders(pool_b, pair.n_samples)
+    aggregates = [*_compared_aggregates(pool_a), *_compared_aggregates(pool_b)]
+    decoders_a = _default_decoders(pool_a, pair.n_samples, aggregates)
+    decoders_b = _default_decoders(pool_b, pair.n_samples, aggregates)
+    return (
+        decodable_setups(pair.benchmark_a, decoders_a),
+        decodable_setups(pair.benchmark_b, decoders_b),
+    )
 
 
-def _default_decoders(pool: Pool, n_samples: int) -> dict[str, DecoderSetup]:
-    """Return the decoders of a run; for other datasets, those of all common samples."""
+def _default_decoders(
+    pool: Pool, n_samples: int, aggregates: Sequence[str]
+) -> dict[str, DecoderSetup]:
+    """Return the decoders of a run; for other datasets, those of all common samples.
+
+    Args:
+        pool: The run or dataset.
+        n_samples: Number of samples that both sides have.
+        aggregates: Aggregates of both sides, by :func:`_compared_aggregates`.
+    """
     if pool.run is not None:
         return select_decoders(pool)
-    return select_decoders(pool, [n_samples], [DEFAULT_AGGREGATE])
+    return select_decoders(pool, [n_samples], aggregates)
+
+
+def _compared_aggregates(pool: Pool) -> list[str]:
+    """Return the aggregates of the decoders of a run; else the defaults of the reward models."""
+    if pool.run is not None:
+        setups = [parse_result_name(name) for name in pool.run.decoders]
+        return [setup.aggregate for setup in setups if setup is not None and setup.aggregate]
+    return [
+        rewards.default_aggregate
+        for benchmark in pool.benchmarks.values()
+        for rewards in benchmark.main.rewards.values()
+    ]
 
 
 def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
     """Return the decoder with a result name.
 
     Raises:
-        InputError: if there is none, or several reward models could choose; the error lists the
-            decoders of the pool.
+        InputError: if there is none, several reward models could choose, or the rewards are no
+            probabilities and the decoder needs them. The error lists the decoders of the pool.
     """
     setup = parse_result_name(name)
     models = pool.reward_models
     if setup is None or setup.part not in pool.parts or setup.model not in ("", *models):
-        known_names = ", ".join(_default_decoders(pool, n_samples))
         raise InputError(
-            f"{pool.name} has no such decoder: expected one of {known_names}.",
+            f"{pool.name} has no such decoder: expected one of {_decoder_names(pool, n_samples)}.",
             field="decoder",
             value=name,
         )
@@ -396,7 +460,19 @@ def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
             field="decoder",
             value=name,
         )
+    if not has_fitting_rewards(pool, setups[0]):
+        raise InputError(
+            f"the rewards of {pool.name} are not probabilities, so they cannot weigh votes: "
+            f"expected one of {_decoder_names(pool, n_samples)}.",
+            field="decoder",
+            value=name,
+        )
     return setups[0]
+
+
+def _decoder_names(pool: Pool, n_samples: int) -> str:
+    """Return the names of the decoders of a pool, for errors."""
+    return ", ".join(_default_decoders(pool, n_samples, _compared_aggregates(pool)))
 
 
 def _both_count(pair: BenchmarkPair, samples_a: Samples, samples_b: Samples) -> np.ndarray:
@@ -482,10 +558,16 @@ def _key_pairs(keys_a: Sequence[str], keys_b: Sequence[str]) -> list[tuple[str, 
     return [(key, key) for key in keys_a if key in keys_b]
 
 
-def _benchmark_means(differences: Sequence[PairedDifference]) -> list[BenchmarkMean]:
+def _benchmark_means(
+    differences: Sequence[PairedDifference], clusters: Mapping[str, Collection[str]]
+) -> list[BenchmarkMean]:
     """Return the mean over the benchmarks for each measure that all benchmarks have.
 
     Every benchmark has the same weight.
+
+    Args:
+        differences: The differences by benchmark.
+        clusters: Clusters of the compared problems of each benchmark.
     """
     by_measure: Mapping[str, list[PairedDifference]] = defaultdict(list)
     for difference in differences:
@@ -505,7 +587,9 @@ def _benchmark_means(differences: Sequence[PairedDifference]) -> list[BenchmarkM
                 difference=Difference(
                     value=sum(values) / n_tasks,
                     n=sum(single.difference.n for single in singles),
-                    ci95=macro_interval(values, intervals),
+                    ci95=macro_interval(
+                        values, intervals, [clusters[single.task] for single in singles]
+                    ),
                 ),
             )
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
@@ -192,14 +192,30 @@ def _candidate_rewards(samples: Samples, setup: DecoderSetup) -> np.ndarray:
 def _find_rewards(samples: Samples, setup: DecoderSetup) -> Rewards:
     """Return the step rewards of the reward model of a decoder, or of the only reward model."""
     rewards = samples.rewards.get(setup.model or next(iter(samples.rewards), ""))
-    if rewards is None:
+    if rewards is None or not rewards.has_scored_samples:
         raise InputError(
-            "the samples have no step rewards. Score them with `fsdpo-data score`, or import the "
-            "scores.",
+            f"the samples of {samples.problems[0].benchmark_row.name} have no step rewards. Score "
+            "them with `fsdpo-data score`, or import the scores.",
             field="decoder",
             value=setup.name,
         )
     return rewards
+
+
+def decodable_setups(
+    benchmark: Benchmark, setups: Mapping[str, DecoderSetup]
+) -> dict[str, DecoderSetup]:
+    """Return the decoders without those whose reward model scored no sample of a benchmark."""
+    rewards_by_model = benchmark.main.rewards
+    unscored_models = {
+        model for model, rewards in rewards_by_model.items() if not rewards.has_scored_samples
+    }
+    return {
+        name: setup
+        for name, setup in setups.items()
+        if not setup.decoder.uses_sample_rewards
+        or (setup.model or next(iter(rewards_by_model), "")) not in unscored_models
+    }
 
 
 def _choose_from_subsets(
@@ -249,9 +265,7 @@ def select_decoders(
     else:
         setups = list(_possible_setups(pool, sizes, aggregates))
     setups = [entry for setup in setups for entry in name_models(setup, pool.reward_models)]
-    if pool.run is None or sizes or aggregates:
-        setups = [setup for setup in setups if _has_fitting_rewards(pool, setup)]
-    return {setup.name: setup for setup in setups}
+    return {setup.name: setup for setup in setups if has_fitting_rewards(pool, setup)}
 
 
 def name_models(setup: DecoderSetup, models: Sequence[str]) -> list[DecoderSetup]:
@@ -261,12 +275,16 @@ def name_models(setup: DecoderSetup, models: Sequence[str]) -> list[DecoderSetup
     return [replace(setup, model=model) for model in models]
 
 
-def _has_fitting_rewards(pool: Pool, setup: DecoderSetup) -> bool:
-    """Return whether a decoder that needs probabilities has them."""
+def has_fitting_rewards(pool: Pool, setup: DecoderSetup) -> bool:
+    """Return whether the rewards of a decoder that needs probabilities are probabilities.
+
+    True without rewards, whose lack is an error of :func:`decode`.
+    """
     if setup.decoder.needs != "probabilities":
         return True
     samples = next(benchmark.main for benchmark in pool.benchmarks.values())
-    return _find_rewards(samples, setup).are_probabilities
+    model = setup.model or next(iter(samples.rewards), "")
+    return model not in samples.rewards or samples.rewards[model].are_probabilities
 
 
 def _possible_setups(

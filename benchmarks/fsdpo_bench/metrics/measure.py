@@ -13,6 +13,7 @@ from fsdpo_bench.decoders.decoders import SAMPLES_PART, parse_result_name
 from fsdpo_bench.metrics.decoder_choices import (
     DecoderChoices,
     SubsetSpec,
+    decodable_setups,
     decode,
     select_decoders,
     simplify_count,
@@ -29,7 +30,7 @@ from fsdpo_bench.metrics.result_records import (
     SuiteResults,
     TaskResults,
 )
-from fsdpo_bench.metrics.reward_statistics import reward_statistics
+from fsdpo_bench.metrics.reward_statistics import count_unscored, reward_statistics
 from fsdpo_bench.metrics.sample_arrays import BenchmarkProblem, Samples
 from fsdpo_bench.run_folder import FORMAT_VERSION
 from fsdpo_bench.tasks.table import suites
@@ -85,7 +86,7 @@ def decode_pool(pool: Pool, spec: MeasureSpec) -> Decoded:
     return {
         name: {
             result_name: decode(benchmark, setup, spec.subsets)
-            for result_name, setup in setups.items()
+            for result_name, setup in decodable_setups(benchmark, setups).items()
         }
         for name, benchmark in pool.benchmarks.items()
     }
@@ -109,7 +110,7 @@ def measure(pool: Pool, spec: MeasureSpec, decoded: Decoded) -> Results:
         version=FORMAT_VERSION,
         run=measurement_settings(pool, names),
         tasks=tasks,
-        suites=_suite_results(decoded),
+        suites=_suite_results(pool, decoded),
         cost=_total_costs(pool, decoded),
         rewards=rewards,
         **optional_sections,
@@ -138,6 +139,8 @@ def _task_results(benchmark: Benchmark, pool: Pool, decoded: Decoded) -> TaskRes
         optional_fields["failed"] = benchmark.failed
     if benchmark.left_out:
         optional_fields["left_out"] = benchmark.left_out
+    if unscored := count_unscored(main):
+        optional_fields["unscored"] = unscored
     comparisons = {
         "ahead_of_vote": ahead_of_vote(choices),
         "ahead_of_min": ahead_of_min(choices),
@@ -297,6 +300,8 @@ def _accuracy_drops(
     drops: dict[str, dict[str, MeanDifference]] = {}
     for label, selected_P in labels.items():
         for name, entry in choices.items():
+            if name not in base_choices:  # the base problems have no rewards
+                continue
             correct_P = entry.correct_P
             base_correct_P = base_choices[name].correct_P
             losses = []
@@ -312,12 +317,17 @@ def _accuracy_drops(
     return drops
 
 
-def _suite_results(decoded: Decoded) -> dict[str, SuiteResults]:
-    """Return the mean accuracies of the complete suites with several benchmarks."""
+def _suite_results(pool: Pool, decoded: Decoded) -> dict[str, SuiteResults]:
+    """Return the mean accuracies of the complete suites with several benchmarks.
+
+    Only a run knows that its problems are those of a suite, and not of a file with their name.
+    """
+    run_entries = pool.run.benchmarks if pool.run is not None else {}
+    listed_names = {name for name, entry in run_entries.items() if entry.is_listed} & set(decoded)
     complete_suites = {
         name: tasks
         for name, tasks in suites().items()
-        if len(tasks) > 1 and set(tasks) <= set(decoded)
+        if len(tasks) > 1 and set(tasks) <= listed_names
     }
     is_a_suite = any(set(tasks) == set(decoded) for tasks in complete_suites.values())
     if len(decoded) > 1 and not is_a_suite:
@@ -328,17 +338,18 @@ def _suite_results(decoded: Decoded) -> dict[str, SuiteResults]:
         for decoder in decoded[tasks[0]]:
             entries = [decoded[task][decoder] for task in tasks if decoder in decoded[task]]
             if len(entries) == len(tasks):
-                accuracies = [entry.mean(entry.correct_P) for entry in entries]
-                means[decoder] = _mean_accuracy(accuracies)
+                means[decoder] = _mean_accuracy(entries)
         suite_results[name] = SuiteResults(tasks=list(tasks), accuracies=means)
     return suite_results
 
 
-def _mean_accuracy(accuracies: Sequence[Mean]) -> Mean:
-    """Return the mean of the accuracies of benchmarks, with equal weights.
+def _mean_accuracy(entries: Sequence[DecoderChoices]) -> Mean:
+    """Return the mean of the accuracies of a decoder on benchmarks, with equal weights.
 
     There is no mean if no problem of a benchmark counts.
     """
+    accuracies = [entry.mean(entry.correct_P) for entry in entries]
+    clusters = [entry.samples.counted_clusters for entry in entries]
     values: list[float] = []
     intervals: list[Interval] = []
     for accuracy in accuracies:
@@ -349,7 +360,7 @@ def _mean_accuracy(accuracies: Sequence[Mean]) -> Mean:
     return Mean(
         value=fmean(values) if is_complete else None,
         n=sum(accuracy.n for accuracy in accuracies),
-        ci95=macro_interval(values, intervals) if is_complete else None,
+        ci95=macro_interval(values, intervals, clusters) if is_complete else None,
     )
 
 

@@ -88,7 +88,7 @@ def select_strategies(
     selected: dict[str, dict[str, SelectedStrategy]] = {}
     for cell in _cells(decoded):
         samples = votes[cell.size].samples if cell.size in votes else None
-        if samples is None or len(cell.strategies) < 2 or len(set(_counted_clusters(samples))) < 2:
+        if samples is None or len(cell.strategies) < 2 or len(set(samples.counted_clusters)) < 2:
             continue
         strategy = _select_strategy(cell.strategies, votes[cell.size], samples)
         selected.setdefault(cell.model, {})[str(cell.size)] = strategy
@@ -120,7 +120,7 @@ def _select_strategy(
 ) -> SelectedStrategy:
     """Select the best strategy on each half of the problems for the other half."""
     counts_P = samples.counts_P
-    fold_P = fold_numbers(_counted_clusters(samples))
+    fold_P = fold_numbers(samples.counted_clusters)
     values = {name: choices.correct_P[counts_P] for name, choices in strategies.items()}
     selected_P, names = select_by_fold(values, fold_P)
     clusters = samples.clusters(counts_P)
@@ -130,11 +130,6 @@ def _select_strategy(
         p_holm=None,
         strategies=names,
     )
-
-
-def _counted_clusters(samples: Samples) -> list[str]:
-    """Return the clusters of the problems that count."""
-    return [samples.problems[index].cluster for index in np.flatnonzero(samples.counts_P)]
 
 
 def fold_numbers(clusters: Sequence[str]) -> np.ndarray:

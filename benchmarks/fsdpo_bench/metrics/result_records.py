@@ -112,6 +112,7 @@ class TaskResults(ResultSection):
     accuracy_drops: dict[str, dict[str, dict[str, MeanDifference]]]
     failed: int | None = None  #: Problems that a dataset lacks, which do not count; None for 0.
     left_out: int | None = None  #: Problems with fewer samples, which do not count; None for 0.
+    unscored: dict[str, int] = {}  #: Samples without a reward, by reward model that lacks some.
     #: Difference from the vote of as many samples, by decoder with a reward model.
     ahead_of_vote: dict[str, MeanDifference] = {}
     #: Difference from the same decoder by ``min``, by decoder; for best-of-N.

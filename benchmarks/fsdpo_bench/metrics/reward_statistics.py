@@ -6,7 +6,7 @@ Array suffixes: ``P`` problems, ``M`` samples of a problem, ``N`` samples with r
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -100,6 +100,27 @@ def reward_statistics(
             else None
         ),
     )
+
+
+def count_unscored(samples: Samples) -> dict[str, int]:
+    """Return the number of samples without a reward, by reward model that lacks some."""
+    return {model: n for model, rewards in samples.rewards.items() if (n := rewards.unscored)}
+
+
+def describe_unscored(unscored: Mapping[str, int], n_samples: int) -> list[str]:
+    """Say for each reward model how many samples have no reward, and how decoders treat them.
+
+    Args:
+        unscored: Number of samples without a reward, by reward model.
+        n_samples: Number of all samples of the benchmark.
+    """
+    return [
+        f"no sample has a reward by {model}, so no decoder chooses by its rewards"
+        if count == n_samples
+        else f"{count:,} of {n_samples:,} samples have no reward by {model}: best-of-N takes them "
+        "last, and they have no weight in votes"
+        for model, count in unscored.items()
+    ]
 
 
 def _rewarded_samples(model: str, benchmarks: Sequence[Samples]) -> list[RewardedSample]:

@@ -70,6 +70,16 @@ class Rewards:
     by_aggregate: Mapping[str, np.ndarray]  #: Rewards of shape (P, M); NaN without rewards.
     steps: Sequence[Sequence[Sequence[float] | None]]  #: Step rewards of each sample.
 
+    @property
+    def unscored(self) -> int:
+        """Number of samples without a reward."""
+        return int(np.isnan(self.by_aggregate[self.default_aggregate]).sum())
+
+    @property
+    def has_scored_samples(self) -> bool:
+        """Whether a sample of the benchmark has a reward."""
+        return self.unscored < self.by_aggregate[self.default_aggregate].size
+
 
 @dataclass(frozen=True)
 class Samples:
@@ -110,6 +120,11 @@ class Samples:
         counts_P = np.ones(len(self.problems), dtype=bool)
         counts_P[np.isin(self.outcome_PM, UNCOUNTED_OUTCOMES).any(axis=1)] = False
         return counts_P
+
+    @cached_property
+    def counted_clusters(self) -> list[str]:
+        """Clusters of the problems that count."""
+        return [self.problems[index].cluster for index in np.flatnonzero(self.counts_P)]
 
     def clusters(self, selected_P: np.ndarray) -> list[str] | None:
         """Return the cluster of each selected problem, by :func:`shared_clusters`."""

@@ -8,7 +8,7 @@ from fsdpo_bench.decoders.decoders import parse_result_name
 from fsdpo_bench.metrics.report_numbers import format_points
 from fsdpo_bench.metrics.result_records import Results, RewardStatistics, TaskResults
 from fsdpo_bench.report.choice_tables import listed_decoders
-from fsdpo_bench.report.published import PublishedResult, is_backbone, published_results_for
+from fsdpo_bench.report.published import PublishedResult, is_backbone, published_results_of
 from fsdpo_bench.report.svg import Axis, SvgDrawing, draw_panel
 from fsdpo_data.core.statistics import Mean
 
@@ -46,7 +46,7 @@ def accuracy_plot(results: Results) -> str:
         top += _ROW_HEIGHT
         decoders = listed_decoders(task)
         task_height = len(decoders) * _ROW_HEIGHT
-        published = sorted(published_results_for(name), key=lambda result: result.value)
+        published = sorted(published_results_of(results, name), key=lambda result: result.value)
         for result in published:
             drawing.add_rectangle(
                 x=f"{result.value}%",
@@ -69,7 +69,9 @@ def published_labels(results: Results) -> list[str]:
     """Return the names of the paper's rows in the accuracy plot; tick N is the N-th name."""
     return list(
         dict.fromkeys(
-            published.label for name in results.tasks for published in published_results_for(name)
+            published.label
+            for name in results.tasks
+            for published in published_results_of(results, name)
         )
     )
 

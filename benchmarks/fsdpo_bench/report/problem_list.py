@@ -19,7 +19,7 @@ from fsdpo_bench.metrics.decoder_choices import DecoderChoices
 from fsdpo_bench.metrics.full_solutions import read_problem_solutions
 from fsdpo_bench.metrics.pools import Benchmark, Pool
 from fsdpo_bench.metrics.sample_arrays import BenchmarkProblem
-from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, Solution
+from fsdpo_data.core.entities import JUDGE_RULE_PREFIX, Solution, split_verdict_by
 from fsdpo_data.core.toml_tables import read_module_table
 
 _PHRASES = read_module_table(Path(__file__).with_name("explain"))
@@ -156,5 +156,5 @@ def explain_outcome(outcome: str, verdict_by: str) -> str:
     phrase: str = _PHRASES["outcomes"][outcome]
     if not verdict_by.startswith(JUDGE_RULE_PREFIX):
         return phrase
-    judge = verdict_by.removeprefix(JUDGE_RULE_PREFIX)
+    judge = split_verdict_by(verdict_by)[0].removeprefix(JUDGE_RULE_PREFIX)
     return f"A part was not read, so the judge {judge} decided. {phrase}"

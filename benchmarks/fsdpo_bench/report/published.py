@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from fsdpo_bench.metrics.result_records import Results
 from fsdpo_data.core.errors import UnavailableError
 
 #: The folder ``benchmarks`` in a checkout. A wheel has the data in a folder next to the package.
@@ -67,6 +68,12 @@ def published_results_for(task: str, decode: str = "greedy") -> list[PublishedRe
     return [
         result for result in published_results() if result.task == task and result.decode == decode
     ]
+
+
+def published_results_of(results: Results, task: str) -> list[PublishedResult]:
+    """Return the paper's greedy results for a benchmark of a run; none for other problems."""
+    entry = results.run.benchmarks.get(task)
+    return published_results_for(task) if entry is not None and entry.is_listed else []
 
 
 def is_backbone(published_name: str, model: str) -> bool:

@@ -24,7 +24,7 @@ from fsdpo_bench.metrics.result_records import Results
 from fsdpo_bench.report import plots
 from fsdpo_bench.report.choice_tables import choice_tables, listed_decoders
 from fsdpo_bench.report.problem_list import build_problem_list
-from fsdpo_bench.report.published import is_backbone, published_results_for
+from fsdpo_bench.report.published import is_backbone, published_results_of
 from fsdpo_bench.run_folder import RESULTS_FILE
 from fsdpo_data.core.files import write_text
 from fsdpo_data.core.statistics import Mean
@@ -95,13 +95,13 @@ def _page_title(results: Results) -> str:
     ]
     if len(tasks) <= _MAX_TITLE_TASKS or not accuracies:
         accuracies = [(task.title, task.accuracies) for task in tasks.values()]
-    first_decoder = next(iter(accuracies[0][1]))
+    first_decoder = next((name for _, by_decoder in accuracies for name in by_decoder), "")
     parts = []
     for name, by_decoder in accuracies:
         if first_decoder in by_decoder:
             accuracy = by_decoder[first_decoder].value
             parts.append(name if accuracy is None else f"{name} {100 * accuracy:.1f}")
-    numbers = f"{', '.join(parts)} ({first_decoder})"
+    numbers = f"{', '.join(parts)} ({first_decoder})" if parts else ""
     return " · ".join(filter(None, (results.run.sample.model.name, numbers)))
 
 
@@ -132,7 +132,7 @@ def _published_rows(results: Results) -> list[dict[str, Any]]:
     """
     values_by_label: dict[str, dict[str, float]] = {}
     for task in results.tasks:
-        for published in published_results_for(task):
+        for published in published_results_of(results, task):
             if published.table != "prm" and published.method:
                 values_by_label.setdefault(published.label, {})[task] = published.value
     model = results.run.sample.model.name

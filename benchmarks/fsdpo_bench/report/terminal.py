@@ -16,6 +16,7 @@ from fsdpo_bench.metrics.compare import (
     pair_problems,
     paired_differences,
     problem_notes,
+    unscored_notes,
 )
 from fsdpo_bench.metrics.disagreements import VerdictComparison
 from fsdpo_bench.metrics.pools import load_pools
@@ -25,6 +26,7 @@ from fsdpo_bench.metrics.result_records import (
     Results,
     TaskResults,
 )
+from fsdpo_bench.metrics.reward_statistics import describe_unscored
 from fsdpo_bench.metrics.setting_notes import reward_model_notes, setting_notes
 from fsdpo_bench.report.choice_tables import choice_tables, listed_decoders
 from fsdpo_bench.report.comparison_page import render_comparison
@@ -95,6 +97,7 @@ def _column_notes(reports: Sequence[Report], common_tasks: Sequence[str]) -> lis
         notes += reward_model_notes(pools, choices)
         for pool in pools:
             notes += left_out_notes(pool.name, pool.benchmarks[name])
+            notes += unscored_notes(pool.name, pool.benchmarks[name])
         for pool in pools[1:]:
             pair = pair_problems(pools[0].benchmarks[name], pool.benchmarks[name])
             notes += filter(None, [pair.describe_other_problems(pools[0].name, pool.name)])
@@ -244,7 +247,9 @@ def print_results(results: Results) -> None:
         for count, reason in ((task.failed, "failed"), (task.left_out, "fewer samples")):
             if count:
                 print_text(f"{name}: {count:,} problems are left out ({reason})")
-        if not _counted_problems(task):
+        for text in describe_unscored(task.unscored, task.problems * task.samples):
+            print_text(f"{name}: {text}")
+        if task.decoders and not _counted_problems(task):
             print_text(
                 f"{name}: no problem counts (no readable gold answer, or no graded solution)"
             )
@@ -257,7 +262,7 @@ def print_results(results: Results) -> None:
 
 def _counted_problems(task: TaskResults) -> int:
     """Return the number of problems over which the accuracies of a benchmark are."""
-    return max(accuracy.n for accuracy in task.accuracies.values())
+    return max((accuracy.n for accuracy in task.accuracies.values()), default=0)
 
 
 def _print_groups(task: TaskResults) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from fsdpo_bench.tasks.fetch import fetch_file
-from fsdpo_bench.tasks.table import RESERVED_METADATA, Fields, Task
+from fsdpo_bench.tasks.table import GRADING_METADATA, RESERVED_METADATA, Fields, Task, make_format
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.identity import SourceRef, file_sha256
@@ -14,10 +14,16 @@ from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, data_files, data_suffix
 from fsdpo_data.hub.client import HubRepo
 from fsdpo_data.problems.embedded.story import EMBEDDED_VERSION
-from fsdpo_data.problems.golds import describe_solutions
+from fsdpo_data.problems.golds import describe_solutions, means_no_gold
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_data.problems.load import describe_conflicts, problems_digest
-from fsdpo_data.problems.row_formats import RowReading, read_problem
+from fsdpo_data.problems.row_formats import (
+    RowReading,
+    find_gold_field,
+    read_problem,
+    refuse_solution_row,
+    refuse_unread_parts,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,7 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
         UnavailableError: if the Hub cannot be reached, or denies access.
     """
     data = task.data or data
+    records: list[SourceRow] = []
     if data is None and task.fetch is not None:
         data = fetch_file(task.name, task.fetch)
     if task.make is not None:
@@ -69,7 +76,8 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
         # The name of a task tells apart files such as test.jsonl. A file of rows names its task.
         name = file.name if task.plain_rows is not None else f"{task.name}/{file.name}"
         ref = SourceRef(name, f"sha256:{file_sha256(file)}", "test")
-        problems = read_problems(task, task.read(file), ref.name)
+        records = list(task.read(file))
+        problems = read_problems(task, records, ref.name)
     else:
         ref, records = _read_from_hub(task)
         problems = read_problems(task, records, ref.name)
@@ -84,7 +92,7 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
         _check_named_groups(task, problems, ref.name)
     ids = [problem.id for problem in problems]
     digest = problems_digest(ids)
-    warnings = []
+    warnings = _describe_ignored_fields(task, records)
     if task.digest not in ("", digest):
         warnings.append(
             f"{task.title} from {ref.name}: some questions or golds differ from the known ones "
@@ -98,6 +106,12 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
         )
     if solutions := describe_solutions([problem.answer for problem in problems]):
         warnings.append(f"{task.title}: {solutions}")
+    n_empty = [problem.answer for problem in problems].count("")
+    if task.missing_golds not in (0, n_empty):
+        warnings.append(
+            f"{task.title}: {n_empty:,} problems have no gold answer, and `missing_golds` is "
+            f"{task.missing_golds:,}."
+        )
     # A known benchmark has the questions that its authors chose.
     if not task.digest and (conflicts := describe_conflicts(problems)):
         warnings.append(f"{task.title}: {conflicts}")
@@ -110,6 +124,23 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
         digest=digest,
         warnings=warnings,
     )
+
+
+def _describe_ignored_fields(task: Task, records: Iterable[SourceRow]) -> list[str]:
+    """Name the fields that grade a problem only without a TOML file."""
+    if task.plain_rows is not None:
+        return []
+    names = {
+        name
+        for record in records
+        for name in GRADING_METADATA
+        if record.fields.get(name) not in (None, [])
+    }
+    return [
+        f"{task.title}: the field `{name}` has no effect in a benchmark with a TOML file. Write it "
+        "as a `[[note]]`, or as the `tolerance` of the benchmark."
+        for name in sorted(names)
+    ]
 
 
 def _check_named_groups(task: Task, problems: Sequence[Problem], location: str) -> None:
@@ -170,9 +201,11 @@ def _read_plain_problem(task: Task, record: SourceRow, reading: RowReading) -> P
 
 def _parse_problem(task: Task, fields: Fields) -> Problem:
     """Return the problem of a row; the first matching format applies."""
-    row_format = next((item for item in task.formats if item.matches(fields)), None)
+    default_format = make_format(["question"], "answer", missing_golds=task.missing_golds)
+    formats = task.formats or [default_format]
+    row_format = next((item for item in formats if item.matches(fields)), None)
     if row_format is None:
-        expected = "; or ".join(item.description for item in task.formats)
+        expected = "; or ".join(item.description for item in formats)
         raise UnusableRowError(f"fields {', '.join(fields)}, expected {expected}")
     # The benchmark sets reserved metadata; a field of the row with such a name has no effect.
     excluded_names = (*row_format.question, *RESERVED_METADATA)
@@ -184,7 +217,14 @@ def _parse_problem(task: Task, fields: Fields) -> Problem:
             )
         metadata["cluster"] = fields[task.cluster]
     question = task.format_question(row_format.question_text(fields))
-    gold = row_format.gold_answer(fields, row_format.answer)
+    if task.formats:
+        gold = row_format.gold_answer(fields, row_format.answer)
+    else:
+        refuse_solution_row(fields)
+        refuse_unread_parts(fields)
+        gold = row_format.gold_answer(fields, find_gold_field(fields, row_format))
+        if gold and means_no_gold(gold):
+            raise UnusableRowError(f"{gold.strip()!r} in place of a gold answer")
     return Problem(
         question=question,
         answer=gold.strip(),

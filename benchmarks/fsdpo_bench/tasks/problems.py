@@ -9,13 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from fsdpo_bench.tasks.load import LoadedTask
+from fsdpo_bench.tasks.table import GRADING_METADATA
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.problems.benchmark_rows import BENCHMARKS_KEY, BenchmarkRow
 from fsdpo_data.problems.load import ProblemSet, draw_positions
 
-#: Metadata of a problem that decide its grading.
-_GRADING_KEYS = ("alternative_golds", "gold_tolerance")
 _MAX_SHOWN_CHARS = 80  #: Maximum length of a question in an error message.
 
 
@@ -58,7 +57,7 @@ def benchmark_problems(loaded_tasks: Sequence[LoadedTask]) -> ProblemSet:
 
 def _grading_metadata(problem: Problem) -> dict[str, Any]:
     """Return the metadata that decide the grading, and the note on the gold answer."""
-    keys = (*_GRADING_KEYS, "gold_note")
+    keys = (*GRADING_METADATA, "gold_note")
     return {key: problem.metadata[key] for key in keys if key in problem.metadata}
 
 
@@ -70,7 +69,7 @@ def _cluster(problem: Problem) -> str | None:
 
 def _check_grading(first: Problem, second: Problem) -> None:
     """Check that the problems of two benchmarks with equal ids are graded in the same way."""
-    if all(first.metadata.get(key) == second.metadata.get(key) for key in _GRADING_KEYS):
+    if all(first.metadata.get(key) == second.metadata.get(key) for key in GRADING_METADATA):
         return
     raise InputError(
         f"{first.source} and {second.source} grade the problem "

@@ -19,6 +19,7 @@ from fsdpo_data.core.row_files import SourceRow, data_suffix, read_records
 from fsdpo_data.core.toml_tables import check_types
 from fsdpo_data.problems.golds import (
     gold_text,
+    means_no_gold,
     parse_boxed_gold,
     parse_gsm8k_gold,
     read_gold,
@@ -28,11 +29,12 @@ from fsdpo_data.problems.row_formats import ProblemFormat, RowReading
 
 #: Folder of the built-in tasks.
 BUILTIN_TASKS = Path(__file__).parent / "builtin"
-#: Decimal places of numeric golds. Two published files of AddSub differ in binary noise
-#: (0.6666666666666666); rounding makes their golds equal.
+#: Decimal places of numeric golds, and significant digits of those below 1. Two published files of
+#: AddSub differ in binary noise (0.6666666666666666); rounding makes their golds equal.
 GOLD_DECIMALS = 10
+GRADING_METADATA = ("alternative_golds", "gold_tolerance")  #: Metadata that grading reads.
 #: Metadata that the benchmark sets for grading and statistics.
-RESERVED_METADATA = ("cluster", "alternative_golds", "gold_tolerance")
+RESERVED_METADATA = ("cluster", *GRADING_METADATA)
 
 RecordT = TypeVar("RecordT")
 METRIC_PATTERN = re.compile(r"greedy|(avg|maj)@[1-9]\d*")  #: The form of a metric.
@@ -55,7 +57,9 @@ class Task(TaskDescription):
     """A benchmark with its source; the keys of its TOML file are the names of these fields."""
 
     digest: str = ""  #: ``problems_digest`` with the golds of the source; empty if unknown.
-    formats: Sequence[ProblemFormat] = ()  #: Formats of its rows, tried in this order.
+    #: Formats of its rows, tried in this order. Empty for the fields ``question`` and ``answer``,
+    #: with the checks of rows without a TOML file.
+    formats: Sequence[ProblemFormat] = ()
     order: int = 1000  #: Position in lists; tasks are sorted by this number.
     suites: Sequence[str] = ()  #: Suites that contain the benchmark.
     licence: str = ""  #: Licence of the problems.
@@ -142,8 +146,8 @@ def _parse_task(entries: dict[str, Any], hooks: Mapping[str, Any], file: Path) -
     missing_golds = entries.get("missing_golds", 0)
     format_entries = entries.pop("formats", ())
     for entry in format_entries:
-        check_types(_make_format, entry)
-    formats = tuple(_make_format(missing_golds=missing_golds, **entry) for entry in format_entries)
+        check_types(make_format, entry)
+    formats = tuple(make_format(missing_golds=missing_golds, **entry) for entry in format_entries)
     if "hub" in entries:
         entries["hub"] = _make(HubDataset, entries["hub"])
     if "fetch" in entries:
@@ -157,8 +161,7 @@ def _parse_task(entries: dict[str, Any], hooks: Mapping[str, Any], file: Path) -
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(f"name {name!r}: expected letters, digits, dots, hyphens, underscores")
     entries.setdefault("title", name)
-    default_formats = (_make_format(["question"], "answer", missing_golds=missing_golds),)
-    return Task(formats=formats or default_formats, notes=notes, **entries, **hooks)
+    return Task(formats=formats, notes=notes, **entries, **hooks)
 
 
 def _make(record_class: type[RecordT], values: dict[str, Any]) -> RecordT:
@@ -182,9 +185,23 @@ def normalize_number(value: Any) -> str:
     """Return a numeric gold in one spelling: ``27.0`` becomes ``27``, ``025`` becomes ``25``."""
     text = gold_text(value)
     try:
-        return gold_text(round(float(text), GOLD_DECIMALS))
+        return str(int(text))
+    except ValueError:
+        pass  # not an integer
+    try:
+        number = float(text)
     except ValueError:
         raise UnusableRowError(f"the answer {text!r} is not a number") from None
+    if abs(number) >= 1:
+        return gold_text(round(number, GOLD_DECIMALS))
+    return gold_text(float(f"{number:.{GOLD_DECIMALS - 1}e}"))  # 1.6e-19 has no 10 decimal places
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a field has no gold: nothing, or a word such as N/A."""
+    if isinstance(value, str):
+        return not value.strip() or means_no_gold(value)
+    return value in (None, [])
 
 
 #: Functions from a field of a row to the gold, by the value of ``gold`` in a format.
@@ -194,13 +211,14 @@ GOLD_PARSERS: Mapping[str, Callable[[Any], str]] = {
     "extract": partial(read_gold, reading="extract"),
     "boxed": parse_boxed_gold,
     "hashes": parse_gsm8k_gold,
-    # A problem without a gold stays in the benchmark, but the score excludes it.
-    "maybe": lambda value: gold_text(value).strip() if value else "",
+    # A problem without a gold stays in the benchmark, but the score excludes it. The number 0 is a
+    # gold.
+    "maybe": lambda value: "" if _is_missing(value) else read_gold(value),
     "number": normalize_number,
 }
 
 
-def _make_format(
+def make_format(
     question: Sequence[str], answer: str, gold: str = "", *, missing_golds: int = 0
 ) -> ProblemFormat:
     """Return the format of an entry of ``formats``.
@@ -253,9 +271,26 @@ def all_tasks() -> Mapping[str, Task]:
     return {**builtin_tasks(), **PLUGIN_TASKS}
 
 
+def _importable_tasks() -> list[Task]:
+    """Return the benchmarks, without those of broken plug-ins."""
+    return [*builtin_tasks().values(), *PLUGIN_TASKS.importable_entries()]
+
+
+def is_listed(name: str, digest: str) -> bool:
+    """Return whether problems are those of a listed benchmark, and not of a file with its name.
+
+    A benchmark without a known digest is known by its name alone.
+
+    Args:
+        name: Name of the benchmark.
+        digest: Digest of its complete problems.
+    """
+    return any(task.name == name and task.digest in ("", digest) for task in _importable_tasks())
+
+
 def suites() -> Mapping[str, tuple[str, ...]]:
     """Return the names of the benchmarks of each suite; a broken plug-in is in no suite."""
-    tasks = [*builtin_tasks().values(), *PLUGIN_TASKS.importable_entries()]
+    tasks = _importable_tasks()
     names = dict.fromkeys(suite for task in tasks for suite in task.suites)
     return {name: tuple(task.name for task in tasks if name in task.suites) for name in names}
 

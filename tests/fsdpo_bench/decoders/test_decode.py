@@ -73,6 +73,15 @@ def test_sentences_without_an_answer_do_not_vote() -> None:
     assert weighted_vote(answer_classes(votes), [1.0, 1.0, 0.1]) == 2
 
 
+def test_a_judge_changes_no_votes() -> None:
+    """A judge decides sentences, too; the name of its model may contain the name of a rule."""
+    sentence = "so it is the plane spanned by both vectors"
+    rules = ["last-sentence", "boxed"]
+    for judge in ("judge/m@0d2f", "judge/org/last-sentence@sha256:5e"):
+        verdicts = [f"{judge}/{rule}" for rule in rules]
+        assert voting_answers([sentence] * 2, verdicts) == [None, sentence]
+
+
 @pytest.mark.parametrize(
     ("answer", "response"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,61 @@ def test_a_choice_by_rewards_states_its_reward_models(tmp_path: Path) -> None:
     assert note.endswith("good (sha256:c)")
     assert not compare(good, other, decoder_a="sc@2").notes
     assert not compare(good, good, decoder_a="bon@2:min").notes
+
+
+def test_datasets_are_compared_by_the_default_aggregates_of_their_rewards(tmp_path: Path) -> None:
+    by_outcome = write_scored(tmp_path / "a", "orm", score={"last_step_only": True})
+    by_step = write_scored(tmp_path / "b", "prm")
+
+    def chosen(first: Path, second: Path) -> list[str]:
+        measures = [delta.measure for delta in compare(first, second).differences]
+        return [measure for measure in measures if ":" in measure]
+
+    assert chosen(by_outcome, by_outcome) == ["weighted@2:last", "bon@2:last"]
+    assert chosen(by_outcome, by_step) == [
+        "weighted@2:last",
+        "weighted@2:min",
+        "bon@2:last",
+        "bon@2:min",
+    ]
+    run = write_run(tmp_path / "run", {"svamp": 3}, samples=2, decoders=["bon@2:prod"])
+    samples = shutil.copytree(run / "samples", tmp_path / "c")
+    assert chosen(run, samples) == ["bon@2:prod"]
+
+
+def test_a_vote_weighted_by_other_rewards_than_probabilities_is_refused(tmp_path: Path) -> None:
+    root = write_scored(tmp_path / "d", "log-ratio", is_probability=False)
+    with pytest.raises(InputError, match=r"d are not probabilities.*one of first, sc@2, bon@2:min"):
+        compare(root, root, decoder_a="sc@2", decoder_b="weighted@2:min")
+
+
+def test_samples_without_rewards_are_noted_and_choose_nothing(tmp_path: Path) -> None:
+    problems = [make_problem(n, [BenchmarkRow(name, n)]) for n, name in enumerate(("half", "none"))]
+    rewards = ([[0.9, 0.8], None], [None, None])
+    rows = [
+        row
+        for problem, step_rewards in zip(problems, rewards, strict=True)
+        for row in make_solutions(problem, "ci", step_rewards=step_rewards)
+    ]
+    root = write_dataset(tmp_path / "d", problems, rows, prm="prm")
+    compared = compare(root, root)
+    measures = [delta.measure for delta in compared.differences if delta.task == "none"]
+    assert measures == ["first", "sc@2", "avg@2", "pass@2"]
+    assert compared.notes == [
+        f"{side}, {text}"
+        for text in (
+            "half: 1 of 2 samples have no reward by prm: best-of-N takes them last, and they have "
+            "no weight in votes",
+            "none: no sample has a reward by prm, so no decoder chooses by its rewards",
+        )
+        for side in "AB"
+    ]
+    by_best_of_n = compare(root, root, decoder_a="bon@2:min")
+    assert [delta.task for delta in by_best_of_n.differences] == ["half"]
+    assert by_best_of_n.notes == compared.notes
+    assert not compare(root, root, decoder_a="sc@2").notes
+    with pytest.raises(InputError, match="nothing to compare: A, none: no sample has a reward"):
+        compare(root, root, task="none", decoder_a="bon@2:min")
 
 
 def test_one_of_several_reward_models_is_named(tmp_path: Path) -> None:

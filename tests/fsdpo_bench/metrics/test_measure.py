@@ -25,7 +25,9 @@ from bench_runs import (
     write_run,
 )
 from fsdpo_bench.decoders.decoders import DECODERS, Candidates, Decoder
+from fsdpo_bench.metrics.compare import ComparisonOptions, compare_pools
 from fsdpo_bench.metrics.decoder_choices import SubsetSpec
+from fsdpo_bench.metrics.full_solutions import read_problem_solutions
 from fsdpo_bench.metrics.measure import MeasureSpec
 from fsdpo_bench.metrics.pools import load_pools, part_name
 from fsdpo_bench.metrics.reranking import fold_numbers, select_by_fold
@@ -43,6 +45,7 @@ from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.core.statistics import holm, mean_difference, mean_rate, wilson_interval
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.stage_records import SAMPLE_STAGE, SampleRecord
 from fsdpo_data.dataset.stage_registry import STAGES
 from fsdpo_data.engines.scorers.prm_formats import PrmFormatRef
@@ -235,7 +238,7 @@ def test_a_vote_without_answers_counts_as_no_answer(tmp_path: Path) -> None:
 def test_accuracy_without_tolerance_and_without_the_judge(tmp_path: Path) -> None:
     problems = [make_problem(number) for number in range(4)]
     strict = [True, False, True, False]
-    verdicts_by = ["math@6/boxed/number"] * 2 + ["judge/m@1"] * 2
+    verdicts_by = ["math@6/boxed/number"] * 2 + ["judge/m@1/boxed"] * 2
     outcomes = "cccu"
     rows = [
         make_solutions(problem, outcome, exactly_correct=[is_exact], verdict_by=[verdict_by])[0]
@@ -477,6 +480,23 @@ def test_groups_spread_drops_and_suites(tmp_path: Path) -> None:
     assert list(suite.suites) == ["in-domain"]
 
 
+def test_a_mean_over_two_benchmarks_with_the_same_problems_has_the_interval_of_one(
+    tmp_path: Path,
+) -> None:
+    problems = [make_problem(n, [BenchmarkRow(name, n) for name in "ab"]) for n in range(9)]
+    outcomes = "ccccciiii"
+    pairs = zip(problems, outcomes, strict=True)
+    rows = [row for problem, letter in pairs for row in make_solutions(problem, letter + "c")]
+    root = write_dataset(tmp_path / "d", problems, rows)
+    results = measure_paths(root)
+    mean = results.suites["this run"].accuracies["first"]
+    assert mean.ci95 == pytest.approx(results.tasks["a"].accuracies["first"].ci95)
+    pool = load_pool(root)
+    compared = compare_pools(pool, pool, ComparisonOptions(decoder_a="first", decoder_b="sc@2"))
+    [difference] = [entry.difference for entry in compared.means]
+    assert difference.ci95 == pytest.approx(compared.differences[0].difference.ci95)
+
+
 def test_the_drops_of_problems_on_one_base_are_one_unit(tmp_path: Path) -> None:
     base = [make_problem(n, [BenchmarkRow("base", n)]) for n in range(3)]
     derived = [
@@ -708,6 +728,22 @@ def test_only_probabilities_weigh_votes(tmp_path: Path) -> None:
     assert not any(name.startswith("weighted") for name in only_task(results).decoders)
     assert results.rewards["prm"].quality is None
     assert results.rewards["prm"].ranking_auc["min"].value == 0.5
+
+
+def test_a_second_reward_model_of_a_run_weighs_votes_only_by_probabilities(tmp_path: Path) -> None:
+    run = write_run(
+        tmp_path / "run", {"svamp": 3}, decoders=["sc@2", "weighted@2:min", "bon@2:min"]
+    )
+    manifest = read_manifest(run / "samples")
+    problems = read_problems(manifest.config_paths(run / "samples", "problems")).values()
+    rows = [
+        replace(row, step_rewards=[-3.0, 7.0])
+        for solutions in read_problem_solutions(run / "samples", [p.id for p in problems]).values()
+        for row in solutions
+    ]
+    other = write_dataset(tmp_path / "o", [*problems], rows, prm="log-ratio", is_probability=False)
+    names = [*only_task(measure_paths(run, other)).decoders]
+    assert names == ["sc@2", "weighted@2:min by prm", "bon@2:min by prm", "bon@2:min by log-ratio"]
 
 
 @pytest.mark.parametrize(

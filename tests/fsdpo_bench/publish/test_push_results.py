@@ -167,7 +167,7 @@ def test_a_local_file_with_the_same_digest_counts_as_the_hub_dataset(tmp_path: P
     ("changes", "name", "message"),
     [
         ({"count": 1319}, "o/m", "gsm8k: 20 of its 1,319 problems"),
-        ({"source": SourceRef("my", "1", "")}, "o/m", "no dataset on the Hub"),
+        ({"source": SourceRef("my", "1", ""), "digest": "f" * 20}, "o/m", "no dataset on the Hub"),
         ({}, "o/m@v1", "is not a repository name"),
     ],
 )

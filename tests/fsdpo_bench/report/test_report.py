@@ -18,6 +18,7 @@ import pytest
 from bench_runs import (
     HOSTILE,
     load_pool,
+    make_entry,
     make_problem,
     make_solution,
     make_solutions,
@@ -39,7 +40,7 @@ from fsdpo_bench.report.plots import _space_out
 from fsdpo_bench.report.problem_list import build_problem_list, explain_outcome
 from fsdpo_bench.report.render import render_html, render_markdown
 from fsdpo_bench.report.svg import Axis
-from fsdpo_bench.tasks.table import builtin_tasks
+from fsdpo_bench.tasks.table import builtin_tasks, suites
 from fsdpo_cards.render import format_percent
 from pydantic import ValidationError
 from typer.testing import CliRunner
@@ -50,6 +51,7 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.statistics import Mean
 from fsdpo_data.models.resolve import resolve_weights
+from fsdpo_data.problems.benchmark_rows import BenchmarkRow
 from fsdpo_data.problems.embedded import PROMPT
 from fsdpo_data.problems.embedded.generator import make_problems
 
@@ -303,6 +305,22 @@ def test_published_results_list_the_backbone_of_the_run_first(tmp_path: Path) ->
     assert rows[3][2] == "18.4" and len(rows) == 16
 
 
+def test_a_file_with_the_name_of_a_benchmark_is_not_compared_with_the_paper(
+    tmp_path: Path,
+) -> None:
+    tasks = dict.fromkeys(suites()["in-domain"], 3)
+    names = {True: tmp_path / "listed", False: tmp_path / "own"}
+    for is_listed, run in names.items():
+        digests = {} if is_listed else {"digest": "f" * 20}
+        entries = {name: make_entry(name, 3, **digests) for name in tasks}
+        results = report_run(write_run(run, tasks, decoders=["greedy"], entries=entries))
+        assert list(results.suites) == (["in-domain"] if is_listed else ["this run"])
+        assert ("Full-Step-DPO" in (run / "report.md").read_text()) == is_listed
+        assert ("Full-Step-DPO" in (run / "report.html").read_text()) == is_listed
+    dataset = measure_paths(tmp_path / "listed" / "greedy")
+    assert list(dataset.suites) == ["this run"]
+
+
 @pytest.mark.parametrize("decoders", [("greedy",), ("sc@4",), ("greedy", "sbs@2,1")])
 def test_a_sparse_run_still_has_a_page(tmp_path: Path, decoders: tuple[str, ...]) -> None:
     text, page = page_of(write_run(tmp_path / "run", {"gsm8k": 6}, decoders=decoders))
@@ -360,8 +378,8 @@ def test_very_long_solutions_are_truncated_with_a_count(tmp_path: Path) -> None:
 def test_every_outcome_has_an_explanation() -> None:
     texts = {explain_outcome(outcome, "math@6/none") for outcome in OUTCOMES}
     assert len(texts) == len(OUTCOMES)
-    assert explain_outcome("correct", "judge/m@1").startswith(
-        "A part was not read, so the judge m@1 decided."
+    assert explain_outcome("correct", "judge/org/m@1/boxed").startswith(
+        "A part was not read, so the judge org/m@1 decided."
     )
 
 
@@ -462,6 +480,48 @@ def test_a_dataset_has_tables_by_n_and_writes_a_page_on_request(tmp_path: Path) 
     for name in ("report.md", "report.html"):
         assert "accuracy (%) of N samples" in (tmp_path / "page" / name).read_text()
     assert "results.json" not in invoke("report", first)
+
+
+def write_partly_scored(root: Path) -> Path:
+    """Write two benchmarks: half of the samples of the first have rewards, and none of the other.
+
+    The rewards prefer the correct samples, so best-of-N errs where a problem has no rewards.
+    """
+    rewards = {"half": ([[0.1], [0.9]], [None, None]), "none": ([None, None],) * 2}
+    problems, rows = [], []
+    for name, by_problem in rewards.items():
+        for number, step_rewards in enumerate(by_problem):
+            problem = make_problem(len(problems), [BenchmarkRow(name, number)])
+            problems.append(problem)
+            completions = [["The answer is 7."], [f"The answer is {problem.answer}."]]
+            rows += make_solutions(
+                problem, "ic", step_rewards=step_rewards, completions=completions
+            )
+    return write_dataset(root, problems, rows, prm="prm")
+
+
+def test_samples_without_rewards_are_counted_and_choose_nothing(tmp_path: Path) -> None:
+    root = write_partly_scored(tmp_path / "d")
+    results = measure_paths(root, sizes=[2], aggregates=["min"])
+    half, none = results.tasks["half"], results.tasks["none"]
+    assert list(half.decoders) == ["first", "sc@2", "weighted@2:min", "bon@2:min"]
+    assert list(none.decoders) == ["first", "sc@2"]
+    assert (half.unscored, none.unscored) == ({"prm": 2}, {"prm": 4})
+    assert results.cost["bon@2:min"].prm_calls == 4
+    assert list(results.suites["this run"].accuracies) == ["first", "sc@2"]
+    output = invoke("report", root, "--out", tmp_path / "page")
+    notes = (
+        "half: 2 of 4 samples have no reward by prm: best-of-N takes them last, and they have no "
+        "weight in votes",
+        "none: no sample has a reward by prm, so no decoder chooses by its rewards",
+    )
+    for note in notes:
+        assert note in output
+    for name in ("report.md", "report.html"):
+        text = (tmp_path / "page" / name).read_text()
+        assert "2 samples without a reward by prm" in text
+        assert "4 samples without a reward by prm" in text
+    assert "unscored" not in json.dumps(measure_paths(*two_datasets(tmp_path)[:1]).to_json())
 
 
 def test_columns_of_folders_with_one_name_have_their_paths(tmp_path: Path) -> None:

@@ -9,13 +9,19 @@ from pathlib import Path
 import pytest
 from fsdpo_bench.cli.app import app
 from fsdpo_bench.tasks.load import load_task
-from fsdpo_bench.tasks.table import GoldCorrection, builtin_tasks, suites
+from fsdpo_bench.tasks.table import (
+    GoldCorrection,
+    builtin_tasks,
+    normalize_number,
+    suites,
+)
 from gold_checks import check_golds
 from typer.testing import CliRunner
 from verdicts import grade_requests
 
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.stages.verdicts import grading_request
 
 #: Benchmarks whose golds are all plain numbers.
@@ -84,6 +90,30 @@ def test_corrections_replace_golds_and_add_alternatives(tmp_path: Path) -> None:
         "no_answer",
     ]
     assert GoldCorrection("why").gold == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "gold"),
+    [
+        ("1.6e-19", "1.6e-19"),
+        (6.63e-34, "6.63e-34"),
+        ("9007199254740993", "9007199254740993"),
+        (12345678901234567890, "12345678901234567890"),
+        ("025", "25"),
+        ("27.0", "27"),
+        (0.6666666666666666, "0.6666666667"),
+        ("66.66666666666667", "66.6666666667"),
+        ("-0.0", "0"),
+    ],
+)
+def test_tiny_and_large_numeric_golds_keep_their_value(value: object, gold: str) -> None:
+    assert normalize_number(value) == gold
+
+
+@pytest.mark.parametrize("value", ["ten", "nan", "1e999", "1,000"])
+def test_numeric_golds_that_are_no_number_are_refused(value: str) -> None:
+    with pytest.raises(UnusableRowError, match="answer"):
+        normalize_number(value)
 
 
 def test_only_problems_with_a_tolerance_have_a_strict_verdict(tmp_path: Path) -> None:

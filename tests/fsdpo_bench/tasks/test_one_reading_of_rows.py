@@ -145,6 +145,46 @@ def test_a_benchmark_keeps_all_parts_of_a_question(tmp_path: Path) -> None:
             load_task(get_task(str(file)))
 
 
+def toml_benchmark(file: Path, text: str = "") -> str:
+    """Write the description of a benchmark with the rows of a file; return its path."""
+    description = file.with_suffix(".toml")
+    description.write_text(f'data = "{file.name}"\n{text}')
+    return str(description)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"answer": "N/A"}, "'N/A' in place of a gold answer"),
+        ({"options": ["A) 3", "B) 4"]}, "the field `options` may be a part of the question"),
+    ],
+)
+def test_a_description_without_formats_keeps_the_checks_of_rows(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    file = written(tmp_path / "my.jsonl", [{"question": "Which?", "answer": "B", **changes}])
+    for name in (str(file), toml_benchmark(file)):
+        with pytest.raises(InputError, match=message):
+            load_task(get_task(name))
+    formats = 'formats = [{ question = ["question"], answer = "answer" }]\n'
+    assert load_task(get_task(toml_benchmark(file, formats))).problems
+
+
+def test_a_description_without_formats_reads_the_same_gold(tmp_path: Path) -> None:
+    row = {"question": "1 + 1?", "answer": "I think it is 3", "ground_truth": "2"}
+    file = written(tmp_path / "my.jsonl", [row])
+    for name in (str(file), toml_benchmark(file)):
+        assert load_task(get_task(name)).problems[0].answer == "2"
+
+
+def test_fields_that_grade_only_without_a_description_are_named(tmp_path: Path) -> None:
+    row = {"question": "1 + 1?", "answer": "2", "alternative_golds": ["two"]}
+    file = written(tmp_path / "my.jsonl", [row])
+    assert not load_task(get_task(str(file))).warnings
+    [warning] = load_task(get_task(toml_benchmark(file))).warnings
+    assert warning.startswith("my: the field `alternative_golds` has no effect")
+
+
 def test_an_extra_field_does_not_change_the_format(tmp_path: Path) -> None:
     row = rows_of("72")[0] | {"problem_id": 3, "candidate_index": 0, "steps": ["72"]}
     row["response"] = "72"

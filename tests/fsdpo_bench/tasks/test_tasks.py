@@ -202,6 +202,21 @@ def test_missing_golds_are_allowed_only_for_tasks_that_have_some() -> None:
         rows("addsub", {"input": "q", "target": "ten"})
 
 
+def test_golds_next_to_missing_ones_are_read_as_others(tmp_path: Path) -> None:
+    golds = [0, 0.0, "0", "N/A", "We add 1 and 2.\n#### 3"]
+    (tmp_path / "my.jsonl").write_text(
+        "".join(json.dumps({"question": f"{n}?", "answer": g}) + "\n" for n, g in enumerate(golds))
+    )
+    description = tmp_path / "my.toml"
+    description.write_text('data = "my.jsonl"\nmissing_golds = 1\n')
+    loaded = load_task(read_task(description))
+    assert [problem.answer for problem in loaded.problems] == ["0", "0", "0", "", "3"]
+    assert not loaded.warnings
+    description.write_text('data = "my.jsonl"\nmissing_golds = 2\n')
+    [warning] = load_task(read_task(description)).warnings
+    assert warning == "my: 1 problems have no gold answer, and `missing_golds` is 2."
+
+
 def test_crlf_and_line_separators_do_not_change_the_rows(tmp_path: Path) -> None:
     lines = [{"question": "a\u2028b", "answer": str(i)} for i in range(3)]
     file = tmp_path / "gsm8k.jsonl"

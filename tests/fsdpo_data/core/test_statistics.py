@@ -199,6 +199,28 @@ def test_a_rate_without_values_is_none_and_counts_are_refused() -> None:
         mean_rate([3, 1])
 
 
+def test_benchmarks_that_share_problems_do_not_narrow_the_interval_of_their_mean() -> None:
+    """The second benchmark is a part of the first one, as MATH-500 is of MATH."""
+    rng = random.Random(3)
+    rounds, n_all, n_part = 600, 200, 100
+    clusters = [range(n_all), range(n_part)]
+    hits = {True: 0, False: 0}
+    for _ in range(rounds):
+        values = [int(rng.random() < 0.4) for _ in range(n_all)]
+        parts = [values, values[:n_part]]
+        intervals = [interval for part in parts if (interval := wilson_interval(part))]
+        means = [sum(part) / len(part) for part in parts]
+        for is_shared in hits:
+            low, high = macro_interval(means, intervals, clusters if is_shared else None)
+            hits[is_shared] += low <= 0.4 <= high
+    assert hits[False] / rounds < 0.92 and 0.93 <= hits[True] / rounds <= 0.98
+    mean, interval = means[0], intervals[0]
+    equal = macro_interval([mean] * 2, [interval] * 2, [range(n_all)] * 2)
+    assert equal == pytest.approx(interval)
+    without_common = macro_interval([mean] * 2, [interval] * 2, [range(5), range(5, 9)])
+    assert without_common == macro_interval([mean] * 2, [interval] * 2)
+
+
 def test_the_interval_of_the_mean_of_one_benchmark_is_its_own() -> None:
     interval = wilson_interval([1] * 15 + [0] * 133)
     assert interval and macro_interval([15 / 148], [interval]) == pytest.approx(interval)

@@ -134,7 +134,7 @@ def test_another_file_is_named(dataset: Path) -> None:
         ({"prompt": "Q", "finish_reason": "length", "thinking_closed": True}, "rewritten"),
         ({"completions": ["another ", "text"]}, "rewritten"),
         ({"outcome": "undecided", "answer": "7"}, "regraded"),
-        ({"verdict_by": "judge/j@1", "exactly_correct": False}, "regraded"),
+        ({"verdict_by": "judge/j@1/boxed", "exactly_correct": False}, "regraded"),
         ({"labels": [False], "rollouts": [{"n": 2, "n_correct": 1}]}, "relabelled"),
         ({"imported_labels": [0.25], "imported_ratings": [1]}, "relabelled"),
         ({"step_rewards": [0.5]}, "rescored"),

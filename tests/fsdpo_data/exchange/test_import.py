@@ -539,6 +539,23 @@ def test_pieces_of_math_aps_join_inside_sentences(tmp_path: Path, is_flat: bool)
     assert row["completions"] == pieces
 
 
+@pytest.mark.parametrize("number", ["12", "1.5", "1,000", "1x", "1st"])
+def test_a_prefix_that_ends_inside_a_number_is_a_solution_of_its_own(
+    tmp_path: Path, number: str
+) -> None:
+    texts = {"The answer is 1": 0.0, f"The answer is {number}": 1.0}
+    steps = [
+        {"solution_prefix": f"What is 2 plus 2{text}", "mc_value": value}
+        for text, value in texts.items()
+    ]
+    row = {**APS, "question": "What is 2 plus 2", "reasoning_steps": steps}
+    source = write(tmp_path / "source.jsonl", row)
+    _, rows = run_import(source, "math-aps", tmp_path / "rows.jsonl")
+    assert {row["completions"][0]: row["labels"] for row in rows} == {
+        text: [value] for text, value in texts.items()
+    }
+
+
 def test_every_leaf_of_a_published_tree_is_a_solution(shared: Path, tmp_path: Path) -> None:
     """In the flat format, a leaf is a prefix that no other prefix extends."""
     flat = lines(shared / "data/stepwise/openr/samples_math-aps.jsonl")

@@ -244,6 +244,103 @@ def test_a_prompt_without_a_stated_question_is_not_taken_for_its_example(
     assert (aside["row"], "another question" in aside["reason"]) == (2, True)
 
 
+def test_a_longer_variant_of_a_known_question_is_unknown(tmp_path: Path) -> None:
+    golds = written(tmp_path / "golds.jsonl", [{"question": "2x = 10. Find x.", "answer": "5"}])
+    questions = ["2x = 10. Find x. Then find 3x.", "2x = 10. Find x."]
+    rows = [
+        {"question": question, "prompt": f"Question: {question}\nAnswer:", "response": "5"}
+        for question in questions
+    ]
+    file = written(tmp_path / "theirs.jsonl", rows)
+    _, [solution] = import_file(file, tmp_path / "out", problems=str(golds))
+    assert solution["prompt"] == rows[1]["prompt"] and solution["outcome"] == "correct"
+    [aside] = lines(tmp_path / "out/quarantine.jsonl")
+    assert aside["row"] == 1 and "the question goes on after a question" in aside["reason"]
+
+
+@pytest.mark.parametrize(
+    "instruction",
+    ["\nPlease reason step by step, and put your final answer within \\boxed{}.", "\nAnswer:"],
+)
+def test_an_instruction_after_a_question_is_no_part_of_it(tmp_path: Path, instruction: str) -> None:
+    golds = written(tmp_path / "golds.jsonl", [{"question": "2+2?", "answer": "4"}])
+    question = f"2+2?{instruction}"
+    rows = [
+        {"question": question, "prompt": f"<user>{question}<assistant>", "response": "4"},
+        {"question": question, "response": "4"},
+        {"question": f"Q: {question}", "prompt": f"<user>Q: {question}", "response": "4"},
+    ]
+    for number, row in enumerate(rows):
+        file = written(tmp_path / f"{number}.jsonl", [row])
+        _, [solution] = import_file(file, tmp_path / f"out{number}", problems=str(golds))
+        assert solution["outcome"] == "correct"
+
+
+def test_rows_of_solutions_take_their_golds_from_the_problems(tmp_path: Path) -> None:
+    golds = written(tmp_path / "golds.jsonl", [{"question": "2+2?", "answer": "4"}])
+    row = {"question": "2+2?", "answer": "5", "solution_id": "a", "outcome": "correct"}
+    file = written(tmp_path / "theirs.jsonl", [row | {"response": "5"}])
+    _, [solution] = import_file(file, tmp_path / "out", problems=str(golds))
+    assert solution["outcome"] == "incorrect"
+    steps = written(tmp_path / "steps.jsonl", [row | {"completions": ["2+2", " is 5"]}])
+    with pytest.raises(InputError, match="has the steps of one solution: join them"):
+        import_file(steps, tmp_path / "steps", problems=str(golds), response_field="completions")
+
+
+CHAT_RESPONSE = [{"role": "user", "content": "2+2"}, {"role": "assistant", "content": RIGHT}]
+
+
+@pytest.mark.parametrize(
+    "responses",
+    [
+        {"response": CHAT_RESPONSE},
+        {"responses": [CHAT_RESPONSE]},
+        {"response": [*CHAT_RESPONSE, {"role": "user", "content": "Thanks."}]},
+        {"responses": [[RIGHT]]},
+        {"response": CHAT_RESPONSE, "steps": [RIGHT], "step_scores": [0.5]},
+        {"response": CHAT_RESPONSE[1:], "steps": [RIGHT], "step_scores": [0.5]},
+        {"response": json.dumps(CHAT_RESPONSE)},
+        {"completions": [RIGHT], "labels": ["algebra"]},
+        {"completions": [RIGHT], "labels": [True], "correct": [True]},
+        {"completions": RIGHT, "solution_id": "a"},
+    ],
+)
+def test_a_chat_is_one_response(tmp_path: Path, responses: dict[str, Any]) -> None:
+    row = {"question": "2+2?", "answer": "4", **responses}
+    _, [solution] = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
+    assert "".join(solution["completions"]) == RIGHT
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"completions": ["2+2", " is 4."], "labels": [True, True]}, "may have the steps"),
+        ({"completions": ["2+2", " is 4."], "labels": ["+", None]}, "may have the steps"),
+        ({"completions": '["2+2", " is 4."]', "labels": "[1, 0]"}, "may have the steps"),
+        ({"response": "4", "solution_id": "a", "outcome": "correct"}, "`answer` is the model's"),
+        (
+            {"completions": ["2+2 is 4."], "solution_id": "a", "outcome": "correct"},
+            "`answer` is the model's",
+        ),
+        ({"completions": [["2+2", " is 4."], ["It is 5."]]}, "a response is a list of 2 texts"),
+        ({"response": CHAT_RESPONSE[:1]}, "a chat without a message of the assistant"),
+    ],
+)
+def test_steps_and_questions_are_no_responses(
+    tmp_path: Path, fields: dict[str, Any], reason: str
+) -> None:
+    rows = [{"question": "2+2?", "answer": "4", **fields}]
+    with pytest.raises(InputError, match=reason):
+        import_file(written(tmp_path / "theirs.jsonl", rows), tmp_path / "out")
+
+
+def test_a_named_field_has_responses(tmp_path: Path) -> None:
+    row = {"question": "2+2?", "answer": "4", "completions": ["4", "5"], "labels": [True, False]}
+    file = written(tmp_path / "theirs.jsonl", [row])
+    _, rows = import_file(file, tmp_path / "out", response_field="completions")
+    assert [row["outcome"] for row in rows] == ["correct", "incorrect"]
+
+
 def test_rows_with_only_a_prompt_have_its_question(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

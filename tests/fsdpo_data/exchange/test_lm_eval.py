@@ -82,6 +82,20 @@ def test_a_document_with_several_filters_counts_once(grade_rows: Callable[..., A
     assert (series["recorded_correct"], series["disputed"]) == (1, 0)
 
 
+def test_the_responses_of_several_seeds_are_samples(tmp_path: Path) -> None:
+    """Files and rows of another seed have the same documents; equal responses count, too."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    other = GSM8K | {"resps": [["#### 17"]]}
+    written(folder / "samples_task_seed1.jsonl", [GSM8K, GSM8K | LENIENT])
+    seeds = [other, other | LENIENT, GSM8K, GSM8K | LENIENT]
+    written(folder / "samples_task_seeds.jsonl", seeds)
+    written(folder / "samples_task_seed4.jsonl", [GSM8K, other | LENIENT])
+    _, rows = import_file(folder, tmp_path / "out")
+    outcomes = [row["outcome"] for row in rows]
+    assert outcomes == ["correct", "correct", "incorrect", "incorrect", "correct"]
+
+
 def test_each_unusable_row_of_a_document_is_quarantined(tmp_path: Path) -> None:
     golds = written(tmp_path / "golds.jsonl", [GSM8K["doc"] | {"answer": "18"}])
     other = WRONG | {"filter": "strict-match"}

@@ -103,6 +103,55 @@ def test_the_scores_of_a_file_are_joined_by_key(tmp_path: Path) -> None:
         import_file(plain, tmp_path / "none", scores=score_file)
 
 
+def test_a_file_of_scores_scores_each_response_once(tmp_path: Path) -> None:
+    """Two files may use the same numbers for other problems."""
+    other = candidate_row(question="3+3?", gold="6")
+    file = written(tmp_path / "theirs.jsonl", [candidate_row(), other])
+    scores = {"problem_id": "p0", "candidate_index": 0, "step_scores": [0.5, 1]}
+    score_file = written(tmp_path / "scores.jsonl", [scores])
+    _, [row] = import_file(file, tmp_path / "out", scores=score_file)
+    assert row["question"] == "2+2?"
+    [unusable] = lines(tmp_path / "out/quarantine.jsonl")
+    assert (unusable["row"], "an earlier response has the same key" in unusable["reason"]) == (
+        2,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        "<|im_end|>\n",
+        " ки",
+        "<|eot_id|><|start_header_id|>assistant<|end_header_id|>",
+        "[END]",
+        "\\end{proof}",
+        " $\\blacksquare$",
+        "<end_of_turn>\n<start_of_turn>model",
+        "</s> USER:",
+    ],
+)
+def test_a_mark_after_the_last_step_belongs_to_it(tmp_path: Path, mark: str) -> None:
+    row = candidate_row(response=RESPONSE + mark)
+    _, [imported] = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
+    assert imported["completions"][-1] == "2. The answer is 4.\n" + mark
+
+
+def test_words_after_the_last_step_belong_to_it_without_scores(tmp_path: Path) -> None:
+    row = candidate_row(response=RESPONSE + "I hope this helps!", step_scores=None)
+    _, [imported] = import_file(written(tmp_path / "theirs.jsonl", [row]), tmp_path / "out")
+    assert imported["completions"][-1] == "2. The answer is 4.\nI hope this helps!"
+
+
+def test_a_row_that_cannot_be_used_takes_no_scores(tmp_path: Path) -> None:
+    rows = [candidate_row(steps=["Another step."]), candidate_row(gold=""), candidate_row()]
+    scores = {"problem_id": "p0", "candidate_index": 0, "step_scores": [0.5, 1]}
+    score_file = written(tmp_path / "scores.jsonl", [scores])
+    file = written(tmp_path / "theirs.jsonl", rows)
+    _, [row] = import_file(file, tmp_path / "out", scores=score_file)
+    assert row["step_rewards"] == [0.5, 1]
+
+
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
@@ -116,6 +165,10 @@ def test_the_scores_of_a_file_are_joined_by_key(tmp_path: Path) -> None:
         ({"steps": [*STEPS[::-1]]}, "a step is not in the response: step 2, 'Add: 2 + 2.'"),
         ({"steps": [STEPS[0], " "]}, "a step is not in the response: step 2, ' '"),
         ({"steps": [], "step_scores": []}, "a response has no steps: expected at least one step"),
+        (
+            {"steps": STEPS[:1], "step_scores": [0.5]},
+            "the response goes on after its last step: '2. The answer is 4.'",
+        ),
         (
             {"steps": None, "step_scores": None},
             "some rows have steps: expected steps or step scores in all rows, or in none",

@@ -121,6 +121,9 @@ def test_a_gsm8k_row_without_its_last_line_is_not_its_own_gold(tmp_path: Path) -
         ({"problem": "p", "solution": "so 4"}, r"the solution has no \boxed answer"),
         ({"problem": "p", "solution": r"so \boxed{}"}, r"the solution's \boxed is empty"),
         ({"title": "t"}, "neither question nor answer"),
+        ({"prompt": "p", "answer": "4", "solution_id": "s", "completions": [], "outcome": "wrong"},
+         "a row of the solutions of a dataset: its `answer` is the model's. The rows of `problems` "
+         "have the gold answers"),
         ([1, 2], "a JSON list, not an object"),
     ],
 )  # fmt: skip

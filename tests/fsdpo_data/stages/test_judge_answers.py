@@ -49,7 +49,7 @@ from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.judge_answers import AnswerJudge, resolve_answer_judge
 from fsdpo_data.stages.label import LabelOptions, make_label_stage
 
-RULE = "judge/reads@0"
+RULE = "judge/reads@0/boxed"
 #: Responses whose answers the grader leaves undecided, with the verdict of :class:`FakeJudge`.
 POSSIBLE = "So $\\boxed{\\text{at least } 42}$."
 REFUSED = "So $\\boxed{\\text{at most } 42}$."
@@ -313,7 +313,7 @@ def test_a_served_judge_on_the_command_line(
     assert "12 undecided answers: 3 correct, 9 incorrect, 0 still undecided" in printed + err
     assert "\x1b[2J" not in printed + err
     manifest = read_manifest(out)
-    assert verdict_counts(out)["judge/tiny@served"] == 12
+    assert verdict_counts(out)["judge/tiny@served/boxed"] == 12
     assert {request["temperature"] for request in script.requests} == {0.0}
     assert len(script.requests) == 24
     assert dataset.manifest.digest == manifest.digest
@@ -336,8 +336,8 @@ def test_recorded_replies_decide_again_without_a_model(
     assert code == 0, err
     assert solutions(replayed).drop("verdict_by").equals(solutions(served).drop("verdict_by"))
     counts = verdict_counts(served)
-    n_judged = counts.pop("judge/tiny@served")
-    judge_name = f"judge/tiny@sha256:{file_sha256(recording)}"
+    n_judged = counts.pop("judge/tiny@served/boxed")
+    judge_name = f"judge/tiny@sha256:{file_sha256(recording)}/boxed"
     assert verdict_counts(replayed) == counts | {judge_name: n_judged}
 
 

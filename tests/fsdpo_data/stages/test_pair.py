@@ -374,6 +374,8 @@ def test_broken_pairs_are_found(make_scored_dataset: MakeDataset) -> None:
         ({"chosen_id": "0" * 20}, "have a chosen solution that is missing"),
         ({"rejected_id": other_pair["rejected_id"]}, "have a rejected solution of another problem"),
         ({"chosen": "other"}, "have a chosen text that differs from its steps"),
+        ({"prompt": "other"}, "have another prompt than the chosen solution"),
+        ({"prompt": "other"}, "have another prompt than the rejected solution"),
         ({"rejected_steps": ["other"]}, "rejected steps that differ from the solution"),
         ({"chosen_rewards": [0.0, 0.0]}, "chosen rewards that differ from the solution"),
         ({"chosen_rewards": None}, "chosen rewards that differ from the solution"),

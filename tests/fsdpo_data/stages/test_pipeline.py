@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from fsdpo_data.core.errors import RunMismatchError, UnavailableError
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines.scorers import ScoreResult, ScorerInput
 from fsdpo_data.pairs.best_worst import PairSpec
 from fsdpo_data.stages.pair import PairStage
 from fsdpo_data.stages.sample import build
@@ -42,6 +44,34 @@ def run(out: Path, run_stages: list[Any] | None = None, **options: Any) -> dict[
     make = options.pop("make_sampler", lambda: fixed_sampler(source))
     job = build_job(source, make)
     return build(job, out, run_stages or stages(), progress=LineProgress(), **options).to_dict()
+
+
+class InterruptedScorer:
+    """Scores one solution after the other, and is interrupted after the second one."""
+
+    model = TABLE.model
+
+    def score(self, items: Sequence[ScorerInput]) -> Iterator[ScoreResult]:
+        for index, item in enumerate(items):
+            if index == 2:
+                raise KeyboardInterrupt
+            yield index, TABLE.compute_rewards([item])[0]
+
+
+def test_scoring_reports_each_solution_and_what_an_interrupt_loses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("fsdpo_data.core.progress.LOG_INTERVAL_SECONDS", 0.0)
+    small_build(tmp_path / "a")
+    progress = LineProgress()
+    with pytest.raises(KeyboardInterrupt):
+        derive_dataset(
+            tmp_path / "a", tmp_path / "b", stages(InterruptedScorer())[:1], progress=progress
+        )
+    assert "score: 1/12" in capsys.readouterr().err
+    assert progress.summary() == (
+        "score: 0 of 12 are done; 2 more of an unfinished batch are not saved"
+    )
 
 
 def test_one_run_equals_its_stages_run_one_by_one(tmp_path: Path) -> None:

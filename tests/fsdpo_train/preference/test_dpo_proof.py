@@ -80,6 +80,24 @@ def test_two_processes_train_to_the_losses_of_one_process(
     assert expected.keys() == weights.keys() and worst < 1e-3
 
 
+@pytest.mark.deepspeed
+@pytest.mark.parametrize("preset", ["zero2", "zero3"])
+def test_the_policy_starts_at_its_reference_in_bfloat16(
+    folder: Path, tmp_path: Path, preset: str
+) -> None:
+    """DeepSpeed and the reference keep the rotary tables in float32; the prompt shows it."""
+    rows = [
+        {**row, "prompt": "12 apples, " * 16 + row["prompt"]} for row in preference_rows(prompts=2)
+    ]
+    data = write_rows(tmp_path / "pairs.jsonl", rows)
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "1"]
+    options = ["--deepspeed", preset, "--dtype", "bfloat16"]
+    python(*torchrun, *command(folder, data, tmp_path / "out", *options))
+    file = tmp_path / f"out/checkpoints/checkpoint-{STEPS}/trainer_state.json"
+    first, *_ = json.loads(file.read_text())["log_history"]
+    assert (first["rewards/margins"], first["kl"]) == (0, 0)
+
+
 def test_published_pairs_give_the_losses_of_local_pairs(folder: Path, tmp_path: Path) -> None:
     dataset = paired_dataset(tmp_path, problems=6)
     main = "import sys\nfrom {0}.cli.app import main\nsys.argv = {1!r}\nmain()\n"

@@ -325,6 +325,19 @@ def test_a_run_of_one_step_trains(architecture, data, tmp_path, schedule):
     assert all((weights[0][name] != weights[1][name]).any() for name in weights[0])
 
 
+def test_a_constant_rate_has_the_warmup_that_is_set(architecture, data, tmp_path):
+    options = dict(max_steps=3, save_every=3, log_every=1, schedule="constant", warmup=2)
+    sft.train_sft(config(architecture, data, tmp_path / "out", **options))
+    state = json.loads((tmp_path / "out/checkpoints/checkpoint-3/trainer_state.json").read_text())
+    rates = [entry["learning_rate"] for entry in state["log_history"] if "loss" in entry]
+    assert rates[0] < rates[1] < rates[2]
+
+
+def test_a_schedule_by_evaluations_is_refused(architecture, data, tmp_path):
+    with pytest.raises(InputError, match="schedule = 'reduce_lr_on_plateau'"):
+        sft.train_sft(config(architecture, data, tmp_path / "out", schedule="reduce_lr_on_plateau"))
+
+
 @pytest.mark.parametrize("lora", [0, 2])
 def test_a_run_that_changes_no_weight_is_an_error(architecture, data, tmp_path, lora):
     if lora:

@@ -58,6 +58,22 @@ def test_sft_ends_completions_like_the_model(
     assert encoded[0].rows[0].solution.input_ids[-1] == last_id
 
 
+@pytest.mark.parametrize("space", ["", "\n"])
+def test_an_end_of_turn_in_the_completion_is_a_token(
+    chat_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, space: str
+) -> None:
+    """Chat templates write a line end after a turn."""
+    rows = [
+        {"prompt": "2 + 2?<|pad|>\n", "completion": f"It is 4.{end}"}
+        for end in ("", f"<|pad|>{space}")
+    ]
+    data = write_rows(tmp_path / "rows.jsonl", rows)
+    encoded = record_results(monkeypatch, sft, "encode_rows")
+    sft.train_sft(SftConfig(data=data, model=str(chat_model), out=tmp_path / "out", max_steps=1))
+    plain, ended = (row.solution.input_ids.tolist() for row in encoded[0].rows)
+    assert plain == ended
+
+
 @pytest.mark.parametrize(("turn_text", "last_id"), [("<|pad|>", TURN_END), ("", EOS)])
 def test_preference_training_ends_solutions_like_the_model(
     chat_model: Path,
