@@ -116,7 +116,7 @@ def test_every_command_of_a_recipe_parses(name: str, stage: RecipeStage) -> None
         if value and "/" not in value:
             assert value in MODELS, value
     template, model = (getattr(options, name, None) for name in ("template", "model"))
-    if template == "chat-boxed":  # the tokenizer is on the Hub
+    if template in ("chat", "chat-boxed"):  # the tokenizer has the chat template
         assert "/" in model
     elif template and not template.startswith("runs/"):  # the output of a stage
         get_template(template)
