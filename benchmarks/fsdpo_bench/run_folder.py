@@ -38,7 +38,7 @@ class BenchmarkEntry(BaseModel):
 
     @property
     def is_listed(self) -> bool:
-        """Whether the problems are those of a listed benchmark, whose name a file may share."""
+        """Whether a listed benchmark has these problems; a file may have its name, too."""
         return is_listed(self.task.name, self.digest)
 
 

@@ -17,12 +17,11 @@ from fsdpo_data.core.memory_limit import is_memory_error
 from fsdpo_data.core.plugins import load_environment_plugins, load_plugin
 from fsdpo_data.core.terminal import strip_control_characters
 
-#: What the project is, in one sentence; the package, README and the site have it, too.
+#: The purpose of the project; the package, README and the site have this text, too.
 DESCRIPTION = (
-    "The open toolkit for step-annotated mathematical reasoning data: versioned datasets of "
-    "solutions in steps, with labels and rewards; a benchmark harness whose grader decides only "
-    "what it can read; and trainers for process reward models and step-wise DPO that read these "
-    "datasets."
+    "The open toolkit for step-annotated mathematical reasoning data. It builds versioned "
+    "datasets of solutions in steps, with labels and rewards. It measures models with a strict "
+    "grader. It trains process reward models, and policies with step-wise DPO."
 )
 _MAX_REASON_CHARS = 200  #: Characters of a library's message in an error.
 

@@ -102,7 +102,7 @@ UNCOUNTED_OUTCOMES: tuple[Outcome, ...] = ("gold_unparsed", UNGRADED)
 
 
 def split_verdict_by(verdict_by: str) -> tuple[str, str]:
-    """Return who gave an outcome, and the rules of the grader, of which the first found the answer.
+    """Return who gave an outcome, and the rules of the grader; the first rule found the answer.
 
     The name of a judge's model may contain slashes, but its revision and the rules do not.
     """

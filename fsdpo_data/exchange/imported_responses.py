@@ -73,7 +73,7 @@ class RecordedResponseImport(RowImport):
         self._problem_of_question = unambiguous_problems(self.gold_problems.problems)
         self._known_questions = QuestionIndex(self._problem_of_question)
         self._problem_of_prompt: dict[bytes, Problem] = {}  # by digest of the prompt
-        #: Keys of texts after a question; that of the empty text is one.
+        #: Keys of texts after a question, first the empty one.
         self._instructions = known_instructions(self.template)
         self._prompt_questions = PromptQuestions(self.template if options.template else None)
         self._n_conflicts = 0  # responses whose question has another gold in an earlier row
@@ -183,7 +183,7 @@ class RecordedResponseImport(RowImport):
         self._add_response(file.name, response, completion)
         self.has_recorded_steps = completion.step_chars is not None
         if self.options.scores is not None:
-            self._scored_keys.add(text_key(repr(response.key)))
+            self._scored_keys.add(_key_digest(response.key))
         if completion.step_rewards is not None:
             self.has_scores = True
             self._n_unbounded += sum(not 0 <= score <= 1 for score in completion.step_rewards)
@@ -211,7 +211,7 @@ class RecordedResponseImport(RowImport):
             )
         if not self._score_offsets:
             self._read_scores(self.options.scores, names)
-        key = text_key(repr(response.key))
+        key = _key_digest(response.key)
         offset = self._score_offsets.get(key)
         if offset is None:
             raise UnusableResponseError(
@@ -228,7 +228,7 @@ class RecordedResponseImport(RowImport):
         for record in read_records(file):
             key = response_key(record.fields, names.key)
             scores = names.find_step_scores(record.fields)
-            digest_of_key = text_key(repr(key))
+            digest_of_key = _key_digest(key)
             if not key or scores is None or digest_of_key in self._score_offsets:
                 raise self.options.field_error(
                     "scores",
@@ -271,12 +271,8 @@ class RecordedResponseImport(RowImport):
     def _find_problem(self, source: str, response: RecordedResponse, prompt: str) -> Problem:
         """Return the problem of a response, from the given problems or from the row itself."""
         if self._problem_of_question:
-            key = question_key(response.question)
-            for instruction in self._instructions:
-                known_key = key.removesuffix(instruction)
-                if known_key in self._problem_of_question and known_key + instruction == key:
-                    return self._problem_of_question[known_key]
-            return self._find_problem_by_prompt(response.question, prompt)
+            problem = self._find_problem_by_question(question_key(response.question))
+            return problem or self._find_problem_by_prompt(response.question, prompt)
         question = response.question or prompt
         for name, value in (("question", question), ("gold", response.gold)):
             if not value.strip():
@@ -297,6 +293,15 @@ class RecordedResponseImport(RowImport):
             )
         )
 
+    def _find_problem_by_question(self, stated_key: str) -> Problem | None:
+        """Return the problem of a stated question, which may end in a known instruction."""
+        for instruction in self._instructions:
+            if stated_key.endswith(instruction):
+                problem = self._problem_of_question.get(stated_key.removesuffix(instruction))
+                if problem is not None:
+                    return problem
+        return None
+
     def _find_problem_by_prompt(self, question: str, prompt: str) -> Problem:
         """Return the problem whose question is last in a prompt; few-shot examples come first.
 
@@ -308,13 +313,11 @@ class RecordedResponseImport(RowImport):
         problem = self._problem_of_prompt.get(text_key(prompt))
         if problem is not None:
             return problem
-        text = prompt
         stated_key = question_key(question)
         prompt_key = question_key(prompt)
         is_stated = bool(stated_key) and stated_key in prompt_key and stated_key != prompt_key
-        if is_stated:
-            text = question
-        key = question_key(text)
+        text = question if is_stated else prompt
+        key = stated_key if is_stated else prompt_key
         match = self._known_questions.find_last(key)
         if match is None:
             raise UnusableRowError(UNMATCHED_REASON)
@@ -503,6 +506,11 @@ def _has_further_question(text: str, start: int, end: int) -> bool:
     # Questions may be numbered.
     pattern = _NUMBER.sub(lambda _: r"\d+", re.escape(introduction.strip()))
     return re.search(pattern, text[positions[end - 1] + 1 :]) is not None
+
+
+def _key_digest(key: tuple[Any, ...]) -> bytes:
+    """Return a digest of the values that identify a response."""
+    return text_key(repr(key))
 
 
 def _prompt_of_body(body: Mapping[str, Any]) -> str:

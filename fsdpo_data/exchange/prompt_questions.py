@@ -8,13 +8,13 @@ from fsdpo_data.models.prompts import RECORDED_TEMPLATE, TEMPLATES, ChatFormat, 
 from fsdpo_data.problems.question_key import question_key
 
 _MAX_INDEXED_CHARS = 16  #: Characters of a question by which it is found.
-#: Instructions after a question, in addition to those of the templates.
+#: Instructions after a question, in addition to the texts of the templates.
 _INSTRUCTIONS = ("A:", "Answer:", "Solution:", "Let's think step by step.", "Think step by step.")
 _MAX_QUOTED_CHARS = 60  #: Characters of a shared text in a warning.
 
 
 def known_instructions(template: Template) -> Sequence[str]:
-    """Return the keys of texts after a question that are no part of it, first the empty text.
+    """Return the keys of texts that follow a question without changing it, first the empty one.
 
     Args:
         template: A further template, whose text may follow a question.

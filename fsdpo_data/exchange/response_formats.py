@@ -104,7 +104,7 @@ class DocumentKey(NamedTuple):
     """Identifies responses that several rows repeat, each with another reading of the answer."""
 
     responses: str  #: Hash of the document and its responses.
-    reading: str  #: Name of the reading, such as a filter; empty if it has none.
+    reading: str  #: Name of the reading, such as a filter; empty without a name.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +200,7 @@ class ResponseFields:
         return _first(fields, self.step_scores)
 
     def document_key(self, fields: Fields) -> DocumentKey | None:
-        """Return what identifies the responses of a row and their reading; None without repeats.
+        """Return the key of the responses of a row and of their reading; None without repeats.
 
         The hash includes the content of the document, because its number is not unique in
         concatenated files, and the responses, because another run has others.

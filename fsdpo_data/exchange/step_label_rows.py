@@ -281,7 +281,7 @@ def _join_pieces(pieces: Sequence[str]) -> list[str]:
 def _build_tree(question: str, prefixes: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Build a tree in which the parent of a prefix is the longest shorter prefix of its text.
 
-    A prefix that ends inside a word or a number of the text, as 1 does in 12, is no parent.
+    A parent ends with a word or a number of the text, and not inside one, as 1 does in 12.
     """
     root = question.strip()
     nodes: dict[str, dict[str, Any]] = {root: {"children": []}}
@@ -305,7 +305,8 @@ def _is_inside_word(text: str, position: int) -> bool:
 
     Letters without case, such as Chinese ones, are words of their own.
     """
-    last_char, next_char = text[position - 1 : position], text[position : position + 1]
+    last_char = text[position - 1 : position]
+    next_char = text[position : position + 1]
     if last_char.lower() != last_char.upper() and next_char.lower() != next_char.upper():
         return True
     if re.match(r"\w\w|\d[.,]\d", text[position - 1 : position + 2], re.ASCII):

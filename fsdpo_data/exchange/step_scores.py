@@ -2,9 +2,8 @@
 
 Programs that score steps often drop numbers and blank lines between the steps. A dataset has steps
 that join to the response, so each listed step is found in the response. White space before a step
-belongs to the step before it. Other text that no step lists belongs to the next step. If words
-follow the last scored step, the score is not that of the end of the response. Such a response is
-not imported.
+belongs to the step before it. Other text that no step lists belongs to the next step. A response
+with words after its last scored step is not imported, because its end has no score.
 """
 
 import itertools
@@ -20,7 +19,7 @@ from fsdpo_data.core.sampling import Completion
 from fsdpo_data.exchange.response_formats import RecordedResponse, ResponseFields
 from fsdpo_data.steps.segment import segmenter_name, split_steps
 
-#: What may follow the last step: special tokens, step tokens, ends of proofs, the next turn.
+#: Text that may follow the last step: special tokens, step tokens, ends of proofs, the next turn.
 _END_MARK = re.compile(
     r"<\|[^<>|]*\|>|<[^<>\s]*>|\[/?[A-Z]+\]|\\end\{\w+\*?\}|\\(?:qed|blacksquare|square)\b"
     r"|ки|\b(?:assistant|user|model)\b",

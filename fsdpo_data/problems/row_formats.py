@@ -112,6 +112,12 @@ def refuse_unread_parts(fields: Mapping[str, Any], used: Container[str] = ()) ->
             )
 
 
+def refuse_words_without_gold(gold: str) -> None:
+    """Raise an UnusableRowError for a text such as N/A in place of a gold answer."""
+    if means_no_gold(gold):
+        raise UnusableRowError(f"{gold.strip()!r} in place of a gold answer")
+
+
 #: The format of rows without any known field, whose fields a user may name.
 _QUESTION = ProblemFormat(("question",), "answer", "question + answer")
 #: All formats; the first one that matches the fields of a row reads it.
@@ -134,8 +140,6 @@ PROBLEM_FORMATS = (
 )
 #: The columns of our own ``problems`` config.
 _OWN_COLUMNS = {"problem_id", "source", "split", "question", "answer", "metadata"}
-
-
 #: Columns by which a row of our own ``solutions`` config is known.
 _SOLUTION_COLUMNS = {"solution_id", "outcome"}
 
@@ -211,8 +215,7 @@ def read_problem(
     if needs_mark and row_format.parse_gold is None and not has_mark(fields[gold_field]):
         raise UnusableRowError("the answer does not mark its gold, as most others do")
     gold = row_format.gold_answer(fields, gold_field, reading.gold)
-    if means_no_gold(gold):
-        raise UnusableRowError(f"{gold.strip()!r} in place of a gold answer")
+    refuse_words_without_gold(gold)
     problem = Problem(
         question=row_format.question_text(fields),
         answer=gold,

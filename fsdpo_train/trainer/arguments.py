@@ -17,6 +17,9 @@ from fsdpo_train.trainer.deepspeed import (
     init_deepspeed_processes,
 )
 
+#: Schedules of transformers that ignore the warm-up, and their variants with one.
+_WITH_WARMUP = {"constant": "constant_with_warmup"}
+
 
 def training_arguments(config: TrainConfig, **stage_options: Any) -> Any:
     """Return the ``TrainingArguments`` of a stage.
@@ -73,10 +76,6 @@ def training_arguments(config: TrainConfig, **stage_options: Any) -> Any:
     _check_one_gpu(arguments)
     _check_optimizer(arguments, config)
     return arguments
-
-
-#: Schedules of transformers that ignore the warm-up, and those with one.
-_WITH_WARMUP = {"constant": "constant_with_warmup"}
 
 
 def _check_names(config: TrainConfig) -> None:

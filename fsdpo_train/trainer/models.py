@@ -175,21 +175,27 @@ def context_length(config: TrainConfig, model: Any) -> int:
         InputError: if ``config.max_length`` exceeds the context length of the model.
     """
     model_length = checkpoints.context_length(model.config)
-    rope = getattr(model.config, "rope_parameters", None) or {}
-    short_length = rope.get("original_max_position_embeddings", model_length)
-    if rope.get("rope_type") == "longrope" and (config.max_length or model_length) > short_length:
-        log.warning(
-            "the rotary tables of the model depend on the longest row of a batch. A row of up to "
-            f"{short_length} tokens has other probabilities and rewards in a batch with longer "
-            f"rows. `max_length={short_length}` leaves those out."
-        )
     if config.max_length > model_length:
         raise InputError(
             f"the model reads {model_length} tokens. Set a lower value, or 0 for all of them.",
             field="max_length",
             value=config.max_length,
         )
-    return config.max_length or model_length
+    length = config.max_length or model_length
+    _warn_about_longrope(model.config, length)
+    return length
+
+
+def _warn_about_longrope(model_config: Any, length: int) -> None:
+    """Warn if rows of up to ``length`` tokens affect each other in a batch."""
+    rope = getattr(model_config, "rope_parameters", None) or {}
+    short_length = rope.get("original_max_position_embeddings", length)
+    if rope.get("rope_type") == "longrope" and length > short_length:
+        log.warning(
+            "the rotary tables of the model depend on the longest row of a batch. A row of up to "
+            f"{short_length} tokens has other probabilities and rewards in a batch with longer "
+            f"rows. `max_length={short_length}` leaves the longer ones out."
+        )
 
 
 def add_lora_adapters(model: Any, rank: int, task: str) -> Any:

@@ -441,8 +441,8 @@ def _find_decoder(pool: Pool, name: str, n_samples: int) -> DecoderSetup:
     """Return the decoder with a result name.
 
     Raises:
-        InputError: if there is none, several reward models could choose, or the rewards are no
-            probabilities and the decoder needs them. The error lists the decoders of the pool.
+        InputError: if there is none, several reward models could choose, or the decoder needs
+            probabilities and has other rewards. The error lists the decoders of the pool.
     """
     setup = parse_result_name(name)
     models = pool.reward_models

@@ -189,9 +189,14 @@ def _candidate_rewards(samples: Samples, setup: DecoderSetup) -> np.ndarray:
     return _find_rewards(samples, setup).by_aggregate[setup.aggregate]
 
 
-def _find_rewards(samples: Samples, setup: DecoderSetup) -> Rewards:
+def _rewards_by(samples: Samples, setup: DecoderSetup) -> Rewards | None:
     """Return the step rewards of the reward model of a decoder, or of the only reward model."""
-    rewards = samples.rewards.get(setup.model or next(iter(samples.rewards), ""))
+    return samples.rewards.get(setup.model or next(iter(samples.rewards), ""))
+
+
+def _find_rewards(samples: Samples, setup: DecoderSetup) -> Rewards:
+    """Return the step rewards by which a decoder chooses; InputError without any."""
+    rewards = _rewards_by(samples, setup)
     if rewards is None or not rewards.has_scored_samples:
         raise InputError(
             f"the samples of {samples.problems[0].benchmark_row.name} have no step rewards. Score "
@@ -206,16 +211,13 @@ def decodable_setups(
     benchmark: Benchmark, setups: Mapping[str, DecoderSetup]
 ) -> dict[str, DecoderSetup]:
     """Return the decoders without those whose reward model scored no sample of a benchmark."""
-    rewards_by_model = benchmark.main.rewards
-    unscored_models = {
-        model for model, rewards in rewards_by_model.items() if not rewards.has_scored_samples
-    }
-    return {
-        name: setup
-        for name, setup in setups.items()
-        if not setup.decoder.uses_sample_rewards
-        or (setup.model or next(iter(rewards_by_model), "")) not in unscored_models
-    }
+
+    def is_decodable(setup: DecoderSetup) -> bool:
+        rewards = _rewards_by(benchmark.main, setup)
+        is_unscored = rewards is not None and not rewards.has_scored_samples
+        return not (setup.decoder.uses_sample_rewards and is_unscored)
+
+    return {name: setup for name, setup in setups.items() if is_decodable(setup)}
 
 
 def _choose_from_subsets(
@@ -283,8 +285,8 @@ def has_fitting_rewards(pool: Pool, setup: DecoderSetup) -> bool:
     if setup.decoder.needs != "probabilities":
         return True
     samples = next(benchmark.main for benchmark in pool.benchmarks.values())
-    model = setup.model or next(iter(samples.rewards), "")
-    return model not in samples.rewards or samples.rewards[model].are_probabilities
+    rewards = _rewards_by(samples, setup)
+    return rewards is None or rewards.are_probabilities
 
 
 def _possible_setups(

@@ -320,7 +320,7 @@ def _accuracy_drops(
 def _suite_results(pool: Pool, decoded: Decoded) -> dict[str, SuiteResults]:
     """Return the mean accuracies of the complete suites with several benchmarks.
 
-    Only a run knows that its problems are those of a suite, and not of a file with their name.
+    Only a run knows that its problems come from a suite, and not from files with the same names.
     """
     run_entries = pool.run.benchmarks if pool.run is not None else {}
     listed_names = {name for name, entry in run_entries.items() if entry.is_listed} & set(decoded)

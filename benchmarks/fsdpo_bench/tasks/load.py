@@ -6,7 +6,13 @@ from pathlib import Path
 from typing import Self
 
 from fsdpo_bench.tasks.fetch import fetch_file
-from fsdpo_bench.tasks.table import GRADING_METADATA, RESERVED_METADATA, Fields, Task, make_format
+from fsdpo_bench.tasks.table import (
+    GRADING_METADATA,
+    RESERVED_METADATA,
+    Fields,
+    Task,
+    default_format,
+)
 from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError, suggest_names
 from fsdpo_data.core.identity import SourceRef, file_sha256
@@ -14,7 +20,7 @@ from fsdpo_data.core.row_errors import UnusableRowError
 from fsdpo_data.core.row_files import DATA_SUFFIXES, SourceRow, data_files, data_suffix
 from fsdpo_data.hub.client import HubRepo
 from fsdpo_data.problems.embedded.story import EMBEDDED_VERSION
-from fsdpo_data.problems.golds import describe_solutions, means_no_gold
+from fsdpo_data.problems.golds import describe_solutions
 from fsdpo_data.problems.hub_datasets import HubSource, load_hub
 from fsdpo_data.problems.load import describe_conflicts, problems_digest
 from fsdpo_data.problems.row_formats import (
@@ -23,6 +29,7 @@ from fsdpo_data.problems.row_formats import (
     read_problem,
     refuse_solution_row,
     refuse_unread_parts,
+    refuse_words_without_gold,
 )
 
 
@@ -92,13 +99,38 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
         _check_named_groups(task, problems, ref.name)
     ids = [problem.id for problem in problems]
     digest = problems_digest(ids)
-    warnings = _describe_ignored_fields(task, records)
+    return LoadedTask(
+        task=replace(task, count=len(problems)),
+        problems=[_with_gold_rules(task, problem) for problem in problems],
+        ids=ids,
+        ref=ref,
+        rows=range(len(ids)),
+        digest=digest,
+        warnings=[
+            *_describe_ignored_fields(task, records),
+            *_describe_problems(task, problems, digest, ref.name),
+        ],
+    )
+
+
+def _describe_problems(
+    task: Task, problems: Sequence[Problem], digest: str, location: str
+) -> list[str]:
+    """Return warnings about the problems of a benchmark.
+
+    Args:
+        task: The benchmark.
+        problems: Its problems, with the golds of the source.
+        digest: Their digest.
+        location: Name of the source.
+    """
+    warnings = []
     if task.digest not in ("", digest):
         warnings.append(
-            f"{task.title} from {ref.name}: some questions or golds differ from the known ones "
+            f"{task.title} from {location}: some questions or golds differ from the known ones "
             f"(digest {digest}, expected {task.digest}); numbers may not be comparable."
         )
-    known_ids = set(ids)
+    known_ids = {problem.id for problem in problems}
     if unused_notes := [note_id for note_id in task.notes if note_id not in known_ids]:
         warnings.append(
             f"{task.title}: no problem has the id of these notes, which change no gold: "
@@ -115,15 +147,7 @@ def load_task(task: Task, data: Path | None = None) -> LoadedTask:
     # A known benchmark has the questions that its authors chose.
     if not task.digest and (conflicts := describe_conflicts(problems)):
         warnings.append(f"{task.title}: {conflicts}")
-    return LoadedTask(
-        task=replace(task, count=len(problems)),
-        problems=[_with_gold_rules(task, problem) for problem in problems],
-        ids=ids,
-        ref=ref,
-        rows=range(len(ids)),
-        digest=digest,
-        warnings=warnings,
-    )
+    return warnings
 
 
 def _describe_ignored_fields(task: Task, records: Iterable[SourceRow]) -> list[str]:
@@ -201,8 +225,7 @@ def _read_plain_problem(task: Task, record: SourceRow, reading: RowReading) -> P
 
 def _parse_problem(task: Task, fields: Fields) -> Problem:
     """Return the problem of a row; the first matching format applies."""
-    default_format = make_format(["question"], "answer", missing_golds=task.missing_golds)
-    formats = task.formats or [default_format]
+    formats = task.formats or (default_format(task.missing_golds),)
     row_format = next((item for item in formats if item.matches(fields)), None)
     if row_format is None:
         expected = "; or ".join(item.description for item in formats)
@@ -223,8 +246,8 @@ def _parse_problem(task: Task, fields: Fields) -> Problem:
         refuse_solution_row(fields)
         refuse_unread_parts(fields)
         gold = row_format.gold_answer(fields, find_gold_field(fields, row_format))
-        if gold and means_no_gold(gold):
-            raise UnusableRowError(f"{gold.strip()!r} in place of a gold answer")
+        if gold:  # a benchmark may have problems without one
+            refuse_words_without_gold(gold)
     return Problem(
         question=question,
         answer=gold.strip(),

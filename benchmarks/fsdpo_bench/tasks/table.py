@@ -244,6 +244,12 @@ def make_format(
 
 
 @cache
+def default_format(missing_golds: int) -> ProblemFormat:
+    """Return the format of the rows of a benchmark without ``formats``."""
+    return make_format(["question"], "answer", missing_golds=missing_golds)
+
+
+@cache
 def builtin_tasks() -> Mapping[str, Task]:
     """Return the built-in benchmarks by name, sorted by ``order``."""
     tasks = sorted(map(read_task, BUILTIN_TASKS.glob("*.toml")), key=lambda task: task.order)
@@ -272,12 +278,12 @@ def all_tasks() -> Mapping[str, Task]:
 
 
 def _importable_tasks() -> list[Task]:
-    """Return the benchmarks, without those of broken plug-ins."""
+    """Return the benchmarks, except for broken plug-ins."""
     return [*builtin_tasks().values(), *PLUGIN_TASKS.importable_entries()]
 
 
 def is_listed(name: str, digest: str) -> bool:
-    """Return whether problems are those of a listed benchmark, and not of a file with its name.
+    """Return whether a listed benchmark has these problems, and not only a file with its name.
 
     A benchmark without a known digest is known by its name alone.
 
