@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from fsdpo_data.core.cost import Cost
 from fsdpo_data.core.errors import InputError, ItemError
@@ -41,6 +41,7 @@ from fsdpo_data.models.resolve import ResolvedWeights, find_trained_template_ref
 
 log = logging.getLogger(__name__)
 
+RowRewards: TypeAlias = list[float] | None  #: The step rewards of a solution; None without any.
 #: Solutions per call of the scorer: enough to batch similar lengths.
 SCORING_BATCH = 4096
 
@@ -131,22 +132,25 @@ class ScoreStage(Stage):
     def _add_rewards(self, run: _ScoringRun, table: pa.Table) -> pa.Table:
         """Return the solutions of a file with their step rewards."""
         draft, failures = run.draft, run.failures
-        rewards: dict[int, list[float] | None] = {}
+        rewards: list[list[float] | None] = []
+        n_scored = 0
         # Once per file: a search per batch would read all problems thousands of times.
         questions = questions_by_id(draft.current_files("problems"), table["problem_id"])
         try:
             for start in range(0, table.num_rows, SCORING_BATCH):
                 batch = table.slice(start, SCORING_BATCH)
-                for index, row_rewards in self._score_rows(run, batch, questions):
-                    rewards[start + index] = row_rewards
+                results: dict[int, RowRewards | ItemError] = {}
+                for index, result in self._score_rows(run, batch, questions):
+                    results[index] = result
+                    n_scored += 1
                     draft.progress.advance(1)
+                rewards += _record_failures(failures, batch, results)
                 failures.check_engine(has_finished_items=bool(draft.written_files("solutions")))
         except KeyboardInterrupt:
-            draft.progress.discard(len(rewards))  # the file is written as a whole
+            draft.progress.discard(n_scored)  # the file is written as a whole
             raise
         failures.save()  # before the file, which a resumed run does not score again
-        rewards_by_row = [rewards[row] for row in range(table.num_rows)]
-        return replace_column(table, "step_rewards", rewards_by_row)
+        return replace_column(table, "step_rewards", rewards)
 
     def _retry_failures(self, run: _ScoringRun, file: Path) -> None:
         """Score the failed solutions in a file of an earlier session again.
@@ -168,8 +172,11 @@ class ScoreStage(Stage):
         questions = questions_by_id(run.draft.current_files("problems"), table["problem_id"])
         for start in range(0, len(rows_to_score), SCORING_BATCH):
             rows = rows_to_score[start : start + SCORING_BATCH]
-            for index, row_rewards in self._score_rows(run, table.take(rows), questions):
-                rewards[rows[index]] = row_rewards
+            batch = table.take(rows)
+            results = dict(self._score_rows(run, batch, questions))
+            new_rewards = _record_failures(failures, batch, results)
+            for row, row_rewards in zip(rows, new_rewards, strict=True):
+                rewards[row] = row_rewards
         if all(ids[row] in failures for row in failed_rows):
             failures.save()
             return
@@ -179,34 +186,45 @@ class ScoreStage(Stage):
 
     def _score_rows(
         self, run: _ScoringRun, table: pa.Table, questions: Mapping[str, str]
-    ) -> Iterator[tuple[int, list[float] | None]]:
-        """Yield the row and the step rewards of each solution as it finishes; record failed ones.
+    ) -> Iterator[tuple[int, RowRewards | ItemError]]:
+        """Yield the row and the result of each solution as it finishes.
 
         Args:
             run: The run.
             table: The solutions.
             questions: The questions, by problem id.
         """
-        failures = run.failures
         scorer = run.load_scorer()
-        rows = table.select(["solution_id", "problem_id", "prompt", "completions"]).to_pylist()
+        rows = table.select(["problem_id", "prompt", "completions"]).to_pylist()
         items = []
         for row in rows:
             prompt = run.render_prompt(row["prompt"])
             items.append(ScorerInput(prompt, row["completions"], questions[row["problem_id"]]))
-        for index, result in scorer.score(items):
-            solution_id = rows[index]["solution_id"]
-            if isinstance(result, ItemError):
-                failures.add(solution_id, result)
-                yield index, None
-            else:
-                failures.resolve(solution_id)
-                yield index, result
+        yield from scorer.score(items)
 
     @property
     def _is_remote(self) -> bool:
         """Whether a server computes the rewards."""
         return SCORERS[self.reward_model.engine.name].is_remote
+
+
+def _record_failures(
+    failures: FailureLog, table: pa.Table, results: Mapping[int, RowRewards | ItemError]
+) -> list[RowRewards]:
+    """Return the step rewards of some solutions in their order, and record the failed ones.
+
+    All requests of the batch have ended, so none is under way if a failure stops the job.
+    """
+    rewards: list[RowRewards] = []
+    for index, solution_id in enumerate(table["solution_id"].to_pylist()):
+        result = results[index]
+        if isinstance(result, ItemError):
+            failures.add(solution_id, result)
+            rewards.append(None)
+        else:
+            failures.resolve(solution_id)
+            rewards.append(result)
+    return rewards
 
 
 def scorer_prompt_renderer(
