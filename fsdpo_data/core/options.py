@@ -198,6 +198,14 @@ class Options(BaseModel, metaclass=OptionsType):
             lines.append(f"    {name}: {text}")
         cls.__doc__ = "\n".join(lines)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _ignore_later_fields(cls, values: Any, info: ValidationInfo) -> Any:
+        """Ignore the fields of a file that this release does not know."""
+        if info.context != FROM_FILE or not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if name in cls.model_fields}
+
     @field_validator("*", mode="before")
     @classmethod
     def _convert_field(cls, value: Any, info: ValidationInfo) -> Any:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from command_line import run
 from grown import ID_COLUMNS, grow, known_rows, read_rows
-from helpers import seal_json
+from helpers import seal_json, stage_options
 from paired_data import MadeUpRewards, paired_dataset
 from random_model import save_random_model, save_random_prm
 from recorded_imports import import_labels
@@ -49,12 +49,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("growth")
     plain = paired_dataset(folder / "made", metadata={"level": 3})
     grow(plain, folder / "plain", {})
-    grow(plain, folder / "newer", NEWER, version="1.1", licence_notes={"text": "MIT"})
+    newer = grow(plain, folder / "newer", NEWER, version="1.1", licence_notes={"text": "MIT"})
+    add_later_options(newer)
     grow(plain, folder / "user", USERS)
     grow(plain, folder / "lacking", {}, drop=("search_cost", "exactly_correct", "thinking_closed"))
     save_random_prm(folder / "prm", save_random_model(folder / "policy"))
     (folder / "questions.jsonl").write_text('{"question": "What is 1 + 1?", "answer": "2"}\n')
     return folder
+
+
+def add_later_options(dataset: Path) -> None:
+    """Add options of a newer release to the stages of a manifest."""
+    file = dataset / "manifest.json"
+    manifest = json.loads(file.read_text())
+    stage_options(manifest, "sample")["sampling"]["top_k"] = 50
+    stage_options(manifest, "pair")["later"] = {"order": ["reward"]}
+    file.write_text(seal_json(manifest))
 
 
 def run_stage(capsys: pytest.CaptureFixture[str], folder: Path, data: str, stage: str) -> Path:
