@@ -160,7 +160,7 @@ def refuse_solution_row(fields: Mapping[str, Any]) -> None:
 
 def is_own_row(fields: Mapping[str, Any]) -> bool:
     """Return whether a row is of the ``problems`` of a dataset, which have no other format."""
-    return set(fields) == _OWN_COLUMNS
+    return fields.keys() >= _OWN_COLUMNS
 
 
 def mark_most_golds(records: Sequence[SourceRow], reading: RowReading) -> bool:
@@ -261,19 +261,23 @@ def _missing_fields(fields: Mapping[str, Any], reading: RowReading) -> str:
 
 
 def _own_problem(fields: Mapping[str, Any]) -> Problem:
-    """Return the problem of a row of our own ``problems`` config, with its original source."""
+    """Return the problem of a row of our own ``problems`` config, with its original source.
+
+    Columns that this release does not know become fields of the metadata.
+    """
     try:
         metadata = parse_json(fields["metadata"] or "{}")
     except (TypeError, ValueError):
         raise UnusableRowError("metadata is not JSON") from None
     if not isinstance(metadata, dict):
         raise UnusableRowError("metadata is not a JSON object")
+    further = {name: value for name, value in fields.items() if name not in _OWN_COLUMNS}
     problem = Problem(
         question=_QUESTION.question_text(fields),
         answer=gold_text(fields["answer"]),
         source=str(fields["source"]),
         split=str(fields["split"]),
-        metadata=metadata,
+        metadata=_plain_fields(further) | metadata,
     )
     return require_usable(problem)
 
@@ -287,8 +291,17 @@ def _collect_metadata(
     text = fields[gold_field]
     if isinstance(text, str) and text != gold:
         metadata.setdefault("solution", text)
+    return _plain_fields(metadata)
+
+
+def _plain_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields of a row as JSON values.
+
+    Raises:
+        UnusableRowError: if a field cannot be stored as JSON.
+    """
     try:
-        plain: dict[str, Any] = orjson.loads(orjson.dumps(metadata, default=str))
+        plain: dict[str, Any] = orjson.loads(orjson.dumps(fields, default=str))
     except TypeError as error:
         raise UnusableRowError(f"a field cannot be stored as JSON ({error})") from None
     return plain

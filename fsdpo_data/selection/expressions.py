@@ -28,10 +28,15 @@ _KEYWORDS = frozenset(
         *("regexp", "rlike", "then", "when"),
     )
 )
+#: Functions whose results have no sign in polars, so that a difference below zero would wrap.
+_UNSIGNED_FUNCTIONS = frozenset(("array_length", "char_length", "length", "octet_length", "strpos"))
 _REFUSED_KEYWORDS = frozenset(("over", "select"))
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
 _CALL = re.compile(r"(\w+)\s*\(")
 _WORD = re.compile(r"\w+")
+_INNERMOST = re.compile(r"\(([^()]*)\)")
+_COMPARISON = re.compile(r"<=|>=|<>|!=|=+|<|>")
+_BETWEEN_COMPARISONS = re.compile(r"(?i)\b(?:and|or|not|when|then|else)\b|,")
 _MIN_INT64 = -(2**63)
 _MAX_INT64 = 2**63 - 1
 
@@ -69,7 +74,9 @@ class RowCondition:
             InputError: if the condition does not fit the types of the columns, or is not a
                 condition.
         """
+        unsigned = [name for name in self.names if rows[name].dtype.is_unsigned_integer()]
         try:
+            rows = rows.with_columns(pl.col(unsigned).cast(pl.Int64))
             values = rows.select(condition=self.expr)["condition"]
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             reason = str(error).splitlines()[0]
@@ -102,7 +109,7 @@ def parse_condition(text: str, field: str) -> RowCondition:
     Raises:
         InputError: if the text is not SQL, or has a function of several rows.
     """
-    unquoted = _QUOTED.sub("''", text)
+    unquoted = _QUOTED.sub(lambda quoted: "'" + "_" * (len(quoted[0]) - 2) + "'", text)
     functions = {name.lower() for name in _CALL.findall(unquoted)} - _KEYWORDS
     unknown = sorted(functions - ROW_FUNCTIONS)
     unknown += sorted({word.lower() for word in _WORD.findall(unquoted)} & _REFUSED_KEYWORDS)
@@ -113,8 +120,15 @@ def parse_condition(text: str, field: str) -> RowCondition:
             field=field,
             value=text,
         )
+    if _has_chain(unquoted):
+        raise InputError(
+            "a chain such as `a < b < c` compares the result of `a < b` with `c`. Write "
+            "`b BETWEEN a AND c`, or `a < b AND b < c`.",
+            field=field,
+            value=text,
+        )
     try:
-        expr = pl.sql_expr(text)
+        expr = pl.sql_expr(_add_signs(text, unquoted))
         assert isinstance(expr, pl.Expr)
         expr.meta.root_names()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, AssertionError) as error:
@@ -126,6 +140,44 @@ def parse_condition(text: str, field: str) -> RowCondition:
             value=text,
         ) from None
     return RowCondition(text, field, expr)
+
+
+def _has_chain(unquoted: str) -> bool:
+    """Whether one of the comparisons of a condition has a comparison as a side."""
+    parts = []
+    while innermost := _INNERMOST.search(unquoted):
+        parts.append(innermost[1])
+        unquoted = f"{unquoted[: innermost.start()]}x{unquoted[innermost.end() :]}"
+    parts.append(unquoted)
+    clauses = (clause for part in parts for clause in _BETWEEN_COMPARISONS.split(part))
+    return any(len(_COMPARISON.findall(clause)) > 1 for clause in clauses)
+
+
+def _add_signs(text: str, unquoted: str) -> str:
+    """Return a condition in which the results of :data:`_UNSIGNED_FUNCTIONS` have a sign.
+
+    Args:
+        text: The condition.
+        unquoted: The condition, in which quoted texts of the same length hold no parenthesis.
+    """
+    for call in reversed(list(_CALL.finditer(unquoted))):
+        if call[1].lower() in _UNSIGNED_FUNCTIONS:
+            start, end = call.start(), _find_closing(unquoted, call.end())
+            text, unquoted = (
+                f"{condition[:start]}CAST({condition[start:end]} AS BIGINT){condition[end:]}"
+                for condition in (text, unquoted)
+            )
+    return text
+
+
+def _find_closing(unquoted: str, start: int) -> int:
+    """Return the position after the parenthesis that closes a call; ``start`` is in the call."""
+    depth = 1
+    for position in range(start, len(unquoted)):
+        depth += {"(": 1, ")": -1}.get(unquoted[position], 0)
+        if not depth:
+            return position + 1
+    return len(unquoted)
 
 
 def metadata_column(values: Sequence[Mapping[str, Any]], name: str) -> pl.Series:

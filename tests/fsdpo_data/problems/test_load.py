@@ -89,6 +89,11 @@ def test_our_own_problems_come_back_as_they_were(tmp_path: Path) -> None:
     first = load(tmp_path / "a.jsonl", lines(GSM8K)).problems
     again = load(tmp_path / "b.jsonl", lines([problem.to_row() for problem in first]), split="test")
     assert again.problems == first  # source and split are still those of the first time
+    grown = [problem.to_row() | {"topic": "sums"} for problem in first]
+    with_topics = load(tmp_path / "c.jsonl", lines(grown)).problems
+    for problem, before in zip(with_topics, first, strict=True):
+        assert problem.metadata == before.metadata | {"topic": "sums"}
+        assert (problem.source, problem.split) == (before.source, before.split)
 
 
 def test_a_gsm8k_row_without_its_last_line_is_not_its_own_gold(tmp_path: Path) -> None:

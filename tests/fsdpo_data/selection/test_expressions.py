@@ -11,6 +11,7 @@ from fsdpo_data.selection.expressions import ROW_FUNCTIONS, metadata_column, par
 ROWS = pl.DataFrame(
     {
         "n": [1, 2, None],
+        "count": pl.Series([3, 0, 1], dtype=pl.UInt32),
         "text": ["a", "b", "Wait"],
         "steps": [["a"], ["b", "c"], []],
         "rewards": [[0.1], [0.2], [0.3]],
@@ -44,6 +45,13 @@ ARGUMENTS = {
         ("text LIKE '%ai%'", [False, False, True]),
         ("array_length(steps) > 1 OR n IS NULL", [False, True, True]),
         ("text = 'sum(' OR n = 1", [True, False, False]),
+        ("count - 1 > 1", [True, False, False]),
+        ("1 - count < 0", [True, False, False]),
+        ("array_length(steps) - 2 < 0", [True, False, True]),
+        ("array_length(steps) - LENGTH (replace(text, ')', 'xyz')) >= 0", [True, True, False]),
+        ("length(concat(text, ')', length(text))) = 3", [True, True, False]),
+        ("1 < n AND n < 3 OR (n = 1) = (text = 'a < b < c')", [False, True, False]),
+        ("n BETWEEN 1 AND 2 AND greatest(n, 2) < if(n < 2, 1, 3)", [False, True, False]),
         ("1 = 1", [True, True, True]),
         ("NULL", [False, False, False]),
     ],
@@ -78,6 +86,12 @@ def test_what_is_no_condition_is_refused(text: str) -> None:
         condition = parse_condition(text, "X.filter")
         condition.check_names(ROWS.columns)
         condition.evaluate(ROWS)
+
+
+@pytest.mark.parametrize("text", ["1 < n < 3", "n > 5 OR (1 <= (n) <= 3)", "n = 1 = TRUE"])
+def test_a_chain_of_comparisons_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="BETWEEN a AND c"):
+        parse_condition(text, "X.filter")
 
 
 def test_errors_name_the_column_and_the_type() -> None:
