@@ -22,6 +22,14 @@ from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.dataset.summary import dataset_warnings, summary_rows
 
 _MAX_EXAMPLE_CHARS = 400  #: Characters of one text in an example.
+#: Names of types in ``datasets``, by their names in Arrow. All other names are the same.
+_FEATURE_TYPES = {
+    "float": "float32",
+    "double": "float64",
+    "halffloat": "float16",
+    "date32[day]": "date32",
+    "date64[ms]": "date64",
+}
 
 
 def dataset_card(
@@ -122,15 +130,12 @@ def _feature(arrow_type: pa.DataType) -> dict[str, Any]:
     """Return an Arrow type in the notation of ``datasets`` cards."""
     if pa.types.is_list(arrow_type):
         item = _feature(arrow_type.value_type)
-        return {"list": item.get("struct") or item["dtype"]}
+        return {"list": item.get("struct") or item.get("dtype") or item}
     if pa.types.is_struct(arrow_type):
         fields = arrow_type.fields
         return {"struct": [{"name": field.name, **_feature(field.type)} for field in fields]}
-    return {
-        "dtype": {"float": "float32", "double": "float64", "bool": "bool"}.get(
-            str(arrow_type), str(arrow_type)
-        )
-    }
+    name = str(arrow_type)
+    return {"dtype": _FEATURE_TYPES.get(name, name)}
 
 
 def distributions(statistics: DatasetStatistics) -> dict[str, list[tuple[str, int]]]:

@@ -29,6 +29,7 @@ from fsdpo_data.dataset.stage import (
     ShardedStage,
     Stage,
     copy_file,
+    drop_empty_files,
     seal_dataset,
 )
 from fsdpo_data.dataset.validate import check_files, explain_damage
@@ -134,6 +135,7 @@ def _seal_draft(draft: DatasetDraft, parent: Manifest) -> None:
         entries.append(FileEntry.from_file(root, path, rows, draft.text_digests.get(path)))
     if (draft.parent_root / QUARANTINE_FILE).exists():
         copy_file(draft.parent_root / QUARANTINE_FILE, root / QUARANTINE_FILE)
+    entries = drop_empty_files(root, entries)
     manifest = draft.manifest
     manifest.digest = files_digest(entries)
     manifest.parent = parent.digest

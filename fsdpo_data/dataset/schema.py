@@ -175,9 +175,9 @@ def plain_type(arrow_type: pa.DataType) -> pa.DataType:
         return pa.string()
     if types.is_large_binary(arrow_type) or types.is_binary_view(arrow_type):
         return pa.binary()
-    if types.is_dictionary(arrow_type):
+    if types.is_dictionary(arrow_type) or types.is_run_end_encoded(arrow_type):
         return plain_type(arrow_type.value_type)
-    if types.is_large_list(arrow_type) or types.is_list(arrow_type):
+    if hasattr(arrow_type, "value_type"):  # lists of any kind
         return pa.list_(plain_type(arrow_type.value_type))
     if types.is_struct(arrow_type):
         return pa.struct([(field.name, plain_type(field.type)) for field in arrow_type])

@@ -25,7 +25,7 @@ from fsdpo_data.core.lazy import pa
 from fsdpo_data.core.options import Option, Options
 from fsdpo_data.core.parquet_files import count_rows
 from fsdpo_data.core.progress import Progress
-from fsdpo_data.dataset.manifest import AnyRecord, Manifest, StageCounts, StageRecord
+from fsdpo_data.dataset.manifest import AnyRecord, FileEntry, Manifest, StageCounts, StageRecord
 from fsdpo_data.dataset.pair_rows import count_broken_pairs, pairs_within
 from fsdpo_data.dataset.run_directory import MANIFEST_FILE
 from fsdpo_data.dataset.schema import read_table, write_parquet
@@ -263,6 +263,23 @@ def seal_dataset(
     with store_errors(root, saved_problems=saved_problems):
         write_atomic(root / "README.md", render_card(root, manifest).encode())
         write_atomic(root / MANIFEST_FILE, manifest.to_json().encode())
+
+
+def drop_empty_files(root: Path, entries: Sequence[FileEntry]) -> list[FileEntry]:
+    """Remove the files without rows from ``root``, and return the entries of the other files.
+
+    ``datasets`` cannot read a config in which a file has no rows. If no file of a config has rows,
+    they all stay.
+    """
+    configs_with_rows = {entry.path.partition("/")[0] for entry in entries if entry.rows}
+    kept = []
+    for entry in entries:
+        if entry.rows or entry.path.partition("/")[0] not in configs_with_rows:
+            kept.append(entry)
+        else:
+            with store_errors(root):
+                (root / entry.path).unlink()
+    return kept
 
 
 def discard_dataset(root: Path, configs: Sequence[str] = ("solutions", "pairs")) -> None:

@@ -45,7 +45,7 @@ from fsdpo_data.dataset.schema import (
     unknown_columns,
     write_parquet,
 )
-from fsdpo_data.dataset.stage import seal_dataset
+from fsdpo_data.dataset.stage import drop_empty_files, seal_dataset
 from fsdpo_data.dataset.stage_registry import STAGES, Row, StageEntry
 from fsdpo_data.dataset.statistics import DatasetStatistics
 from fsdpo_data.selection.overlaps import OVERLAP_STAGE, update_overlaps
@@ -173,6 +173,7 @@ def _write_dataset(
             )
             entries.append(FileEntry.from_file(out, path, table.num_rows, text_sha256))
             progress.advance(1)
+    entries = drop_empty_files(out, entries)
     old_rows = manifest.rows._asdict()
     old_files = manifest.config_files("problems")
     edit = Edit(parent=manifest.digest)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -86,14 +87,19 @@ def test_an_added_column_and_changed_values(
     assert "- name: mood" in card
 
 
+def read_with_datasets(dataset: Path, tmp_path: Path, config: str) -> Any:
+    """Return the rows of a config, as `datasets` reads them."""
+    datasets = pytest.importorskip("datasets")
+    return datasets.load_dataset(
+        str(dataset), config, split="train", cache_dir=str(tmp_path / "cache")
+    )
+
+
 def test_rows_dropped_by_datasets(dataset: Path, tmp_path: Path) -> None:
     """The files have other names and numbers. The pairs are left out, and made again."""
-    datasets = pytest.importorskip("datasets")
     copy = tmp_path / "edited"
     for config in ("problems", "solutions"):
-        rows = datasets.load_dataset(
-            str(dataset), config, split="train", cache_dir=str(tmp_path / "cache")
-        )
+        rows = read_with_datasets(dataset, tmp_path, config)
         if config == "solutions":
             rows = rows.filter(lambda row: row["sample_index"] != 1)
         (copy / config).mkdir(parents=True)
@@ -185,13 +191,42 @@ def test_the_solutions_of_a_problem_are_in_one_file(copy: Path, tmp_path: Path) 
         fd.seal(copy, out=tmp_path / "sealed")
 
 
+def test_files_without_rows_are_left_out(copy: Path, tmp_path: Path) -> None:
+    """`datasets` cannot read a config with one. The last problem has only correct solutions, and
+    the solutions of another one are dropped.
+    """
+    rows = pl.read_parquet(copy / SOLUTIONS)
+    (copy / SOLUTIONS).unlink()
+    shutil.rmtree(copy / "pairs")
+    first, last = rows.partition_by("problem_id", maintain_order=True)[::2]
+    parts = {"a": first, "b": last.filter(pl.col("outcome") == "correct"), "c": rows.head(0)}
+    for name, part in parts.items():
+        part.write_parquet(copy / f"solutions/{name}.parquet")
+    sealed = fd.seal(copy, out=tmp_path / "sealed")
+    pairs = sealed.pair(out=tmp_path / "pairs", top=1)
+    for config, n_files in {"solutions": 2, "pairs": 1}.items():
+        entries = pairs.manifest.config_files(config)
+        assert len(entries) == n_files == len(list((pairs.path / config).iterdir()))
+        assert len(read_with_datasets(pairs.path, tmp_path, config)) > 0
+    validate(pairs.path)
+
+
 def test_columns_of_any_type_and_name_are_sealed(dataset: Path, copy: Path, tmp_path: Path) -> None:
-    """The names are those of the key of a comparison, and of columns that exports add."""
+    """The names are those of the key of a comparison, and of columns that exports add.
+
+    `datasets` reads all types, by the card and without it.
+    """
     edit(
         copy,
         lambda rows: rows.with_columns(
             reviewed_at=pl.lit(datetime(2026, 1, 1)),
             price=pl.lit(Decimal("1.50")),
+            day=pl.lit(date(2026, 1, 1)),
+            days=pl.concat_list(pl.lit(date(2026, 1, 1))),
+            half=pl.lit(0.5, dtype=pl.Float16),
+            vector=pl.lit([1.0, 2.0], dtype=pl.Array(pl.Float64, 2)),
+            nested=pl.lit([["a"], ["b", "c"]], dtype=pl.List(pl.List(pl.String))),
+            kind=pl.lit("x", dtype=pl.Categorical),
             id=pl.lit("mine"),
             outcome_new=pl.lit("mine"),
             question=pl.lit("mine"),
@@ -200,9 +235,13 @@ def test_columns_of_any_type_and_name_are_sealed(dataset: Path, copy: Path, tmp_
     )
     sealed = fd.seal(copy, out=tmp_path / "sealed", parent=dataset)
     [made_edit] = sealed.manifest.options["edit"]["edits"]
-    assert len(made_edit["columns"]["solutions"]) == 6 and "changed" not in made_edit
+    assert len(made_edit["columns"]["solutions"]) == 12 and "changed" not in made_edit
     difference = fd.open_dataset(dataset).diff(sealed)["solutions"]
     assert (difference.common, difference.added) == (12, 0)
+    row = read_with_datasets(sealed.path, tmp_path, "solutions")[0]
+    assert (row["day"], row["half"], row["vector"]) == (date(2026, 1, 1), 0.5, [1.0, 2.0])
+    assert (row["days"], row["nested"]) == ([date(2026, 1, 1)], [["a"], ["b", "c"]])
+    assert row["kind"] == "x"
     rows = sealed.export("prm800k", tmp_path / "rows").file.read_text().splitlines()
     assert rows and not any("mine" in row for row in rows)
     assert sealed.select(out=tmp_path / "selected").manifest.rows.solutions == 12
