@@ -66,7 +66,7 @@ def dataset_card(
         name=name,
         title=dataset_title(stages),
         revision=revision,
-        build_command=build_command(stages, card_data.rows["problems"]),
+        build_command=build_command(stages),
         policy=policy_argument(stages),
     )
     return front_matter(_metadata(card_data)) + body
@@ -89,17 +89,19 @@ def dataset_title(stages: StageEntries) -> str:
     return f"Step-annotated solutions by {stages['sample']['options']['model']['name']}"
 
 
-def build_command(stages: StageEntries, n_problems: int) -> str:
+def build_command(stages: StageEntries) -> str:
     """Return the command that samples the solutions again; empty if they were not sampled here."""
     sampled = stages["sample"]["options"]
-    sources = stages["problems"]["options"]["sources"]
+    problems = stages["problems"]["options"]
+    sources = problems["sources"]
     if "import" in stages or "unknown" in sampled["sampling"].values():
         return ""
     options = {
         "model": pinned_name(sampled["model"]),
         "problems": [pinned_name(source) for source in sources],
         "split": sources[0]["split"],
-        "limit": n_problems,
+        "limit": problems.get("limit"),
+        "limit-seed": problems.get("limit_seed"),
         "template": template_option(sampled["template"]),
         "samples": sampled["sampling"]["n"],
         **sampling_options(sampled["sampling"]),

@@ -46,6 +46,9 @@ class ProblemSettings(FileModel):
 
     sources: list[SourceRef]  #: Files and datasets that the problems come from.
     digest: str  #: Digest of the ids of the problems, in their order.
+    #: How many problems of the sources were drawn or generated; None for all of them.
+    limit: int | None = None
+    limit_seed: int = 0  #: Seed of the problems that were drawn or generated.
 
 
 #: The entry of the problems.
@@ -207,7 +210,12 @@ def lacks_chat_format(manifest: Manifest) -> bool:
 def problem_settings(source: ProblemSet) -> ProblemSettings:
     """Return the settings of problems."""
     problem_ids = [problem.id for problem in source.problems]
-    return ProblemSettings(sources=list(source.source_refs), digest=digest(problem_ids))
+    return ProblemSettings(
+        sources=list(source.source_refs),
+        digest=digest(problem_ids),
+        limit=source.limit,
+        limit_seed=source.limit_seed,
+    )
 
 
 def problem_record(source: ProblemSet) -> ProblemsRecord:

@@ -57,6 +57,9 @@ class ProblemSet:
     source_refs: list[SourceRef] = field(default_factory=list)  #: One reference per source.
     quarantined_rows: list[QuarantinedRow] = field(default_factory=list)  #: The quarantined rows.
     warnings: list[str] = field(default_factory=list)  #: Warnings about the sources.
+    #: How many problems were drawn or generated; None for all of them.
+    limit: int | None = None
+    limit_seed: int = 0  #: Seed of the problems that were drawn or generated.
 
 
 def load_problems(
@@ -104,6 +107,7 @@ def load_problems(
         problem_ids = [problem.id for problem in problems]
         positions = draw_positions(problem_ids, limit, seed)
         problem_set.problems = [problems[position] for position in positions]
+        problem_set.limit, problem_set.limit_seed = limit, seed
     return problem_set
 
 
@@ -201,6 +205,7 @@ class _ProblemLoader:
             self._add_problem(problem, "embedded", row, problem.id)
         source_ref = SourceRef("embedded", str(EMBEDDED_VERSION), self.split)
         self.problem_set.source_refs.append(source_ref)
+        self.problem_set.limit, self.problem_set.limit_seed = self.limit, self.seed
 
     def _add_files(self, name: str) -> None:
         files = data_files(name, self.split)

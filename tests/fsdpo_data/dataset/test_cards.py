@@ -15,6 +15,7 @@ from fsdpo_cards.bars import draw_bars, histogram, label_tenths
 from fsdpo_cards.render import combined_licence
 from helpers import (
     change_samples,
+    fixed_sampler,
     pair_statistics_of,
     read_sample_settings,
     small_build,
@@ -23,6 +24,7 @@ from helpers import (
 from hub_server import TOKEN, client_env, run_client, running_hub
 from paired_data import SOLUTIONS, paired_dataset
 
+import fsdpo_data as fd
 from fsdpo_data.cli.app import app
 from fsdpo_data.cli.printing import print_problem
 from fsdpo_data.core.errors import SchemaError
@@ -31,6 +33,7 @@ from fsdpo_data.dataset.card import dataset_card, dataset_info, distributions
 from fsdpo_data.dataset.manifest import read_manifest
 from fsdpo_data.dataset.schema import CONFIGS, arrow_schema
 from fsdpo_data.dataset.stage_records import ProblemsRecord
+from fsdpo_data.problems.load import load_problems
 
 
 @pytest.fixture(scope="module")
@@ -143,6 +146,29 @@ def test_the_card_prints_a_command_from_the_options(dataset: Path) -> None:
     typer.main.get_command(app).commands["build"].make_context("build", words)  # type: ignore[attr-defined]
     change_samples(manifest, unknown_fields=("seed",))
     assert "fsdpo-data build" not in dataset_card(dataset, manifest)
+
+
+@pytest.mark.parametrize("source", ["embedded", "file"])
+def test_the_command_of_the_card_samples_the_same_problems(source: str, tmp_path: Path) -> None:
+    """With any limit and seed, and also after a selection of problems."""
+    file = tmp_path / "problems.jsonl"
+    rows = [{"question": f"What is 40 + {i}?", "answer": str(40 + i)} for i in range(9)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    problems = load_problems([str(file) if source == "file" else source], limit=3, seed=5)
+    small_build(tmp_path / "run", problems, make_sampler=lambda: fixed_sampler(problems))
+    selected = fd.open_dataset(tmp_path / "run").select(out=tmp_path / "one", sample=1)
+    assert selected.manifest.rows.problems < 3
+    for dataset in (tmp_path / "run", tmp_path / "one"):
+        card = (dataset / "README.md").read_text()
+        command = card.partition("fsdpo-data build")[2].partition("```")[0].replace("\\\n", "")
+        words = shlex.split(command)
+        options = dict(zip(words[::2], words[1::2], strict=True))
+        again = load_problems(
+            [str(tmp_path / options["--problems"]) if source == "file" else source],
+            limit=int(options["--limit"]),
+            seed=int(options["--limit-seed"]),
+        )
+        assert again.problems == problems.problems
 
 
 def test_licences_of_several_sources() -> None:
