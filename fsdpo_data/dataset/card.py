@@ -47,7 +47,7 @@ def dataset_card(
     card_data = DatasetCardData(
         manifest=manifest.to_dict(),
         rows=manifest.rows._asdict(),
-        solutions=asdict(statistics.solutions),
+        solutions=asdict(statistics.solutions) | {"judged": statistics.judged},
         pairs=None if pairs is None else asdict(pairs),
         table=summary_rows(statistics),
         stage_rows=card_rows(manifest),

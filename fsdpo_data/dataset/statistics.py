@@ -141,10 +141,15 @@ class DatasetStatistics:
         return right, wrong
 
     @cached_property
+    def judged(self) -> Mapping[str, int]:
+        """Solutions whose answers a judge decided, by outcome; empty without any."""
+        outcomes = self.scan_solutions().filter(_is_judged()).group_by("outcome").len()
+        return dict(collect_rows(outcomes.sort("outcome")).iter_rows())
+
+    @cached_property
     def accuracy_without_judge(self) -> Mean:
         """Accuracy if the answers that a judge decided were undecided."""
-        is_judged = pl.col("verdict_by").str.starts_with(JUDGE_RULE_PREFIX)
-        outcome = pl.when(is_judged).then(pl.lit(UNDECIDED)).otherwise("outcome")
+        outcome = pl.when(_is_judged()).then(pl.lit(UNDECIDED)).otherwise("outcome")
         return solution_statistics(self.scan_solutions().with_columns(outcome=outcome)).accuracy
 
     @cached_property
@@ -172,6 +177,11 @@ class DatasetStatistics:
     def scan_solutions(self) -> pl.LazyFrame:
         """Return the rows of ``solutions``."""
         return scan_rows("solutions", self.files("solutions"))
+
+
+def _is_judged() -> pl.Expr:
+    """Return whether a judge decided the answer of a solution."""
+    return pl.col("verdict_by").str.starts_with(JUDGE_RULE_PREFIX)
 
 
 def solution_statistics(solutions: pl.LazyFrame) -> SolutionStatistics:

@@ -270,10 +270,11 @@ def _summarize(record: GradeRecord, statistics: DatasetStatistics) -> list[Row]:
     if settings is None or stats is None:
         return []
     accuracy = format_mean(statistics.accuracy_without_judge)
+    n_correct, n_incorrect = (statistics.judged.get(name, 0) for name in ("correct", "incorrect"))
     text = (
-        f"{settings.model.name}: asked about {stats.answers:,} undecided answers, "
-        f"{stats.correct:,} correct, {stats.incorrect:,} incorrect, {stats.undecided:,} still "
-        f"undecided ({stats.unreadable:,} unreadable replies); accuracy without it {accuracy}"
+        f"{settings.model.name}: {n_correct:,} correct and {n_incorrect:,} incorrect by its "
+        f"decision; accuracy without it {accuracy}. It was asked about {stats.answers:,} "
+        f"undecided answers, and left {stats.undecided:,} ({stats.unreadable:,} unreadable replies)"
     )
     return [("answer judge", text)]
 

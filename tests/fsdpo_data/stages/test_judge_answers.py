@@ -191,10 +191,23 @@ def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: P
     assert spec["prompt_sha256"] == chat.prompt_digest
     assert spec["sampling"]["temperature"] == 0
     summary = dict(summary_rows(statistics))["answer judge"]
-    assert summary.startswith("reads: asked about 12 undecided answers, 3 correct, 6 incorrect")
+    assert summary.startswith("reads: 3 correct and 6 incorrect by its decision; accuracy")
+    asked = "It was asked about 12 undecided answers, and left 3 (3 unreadable replies)"
+    assert summary.endswith(asked)
     card = (tmp_path / "out" / "README.md").read_text()
     assert "The language model `reads` at `0` decided 9 answers" in card
     assert "| `verdict_by` |" in card
+
+
+def test_a_selection_counts_its_own_decisions(built: Path, tmp_path: Path) -> None:
+    grade(built, tmp_path / "out", FakeJudge())
+    selected = open_dataset(tmp_path / "out").select(
+        out=tmp_path / "some", filter="sample_index < 4"
+    )
+    assert statistics_of(selected.path).judged == {"correct": 3, "incorrect": 3}
+    assert "decided 6 answers that the program\n  left undecided, 3 of them as correct" in (
+        (selected.path / "README.md").read_text()
+    )
 
 
 def test_a_refused_prompt_leaves_its_answer_undecided(built: Path, tmp_path: Path) -> None:
