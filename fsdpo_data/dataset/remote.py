@@ -149,6 +149,7 @@ def _update_dataset(
         except SchemaError:  # a new, unfinished or damaged copy
             _download(folder, paths, copy, progress)
             check_files(copy, manifest.files)
+    _delete_others(copy, "*.parquet", paths)
 
 
 def _update_run(
@@ -171,9 +172,14 @@ def _update_files(
 ) -> None:
     """Download all files of a folder; delete those that the folder no longer has."""
     _download(folder, stored_files, copy, progress)
+    _delete_others(copy, "*", stored_files)
+
+
+def _delete_others(copy: Path, pattern: str, paths: Sequence[str]) -> None:
+    """Delete the files of a copy that fit a pattern and are not in ``paths``."""
     with store_errors(copy):
-        for file in copy.rglob("*"):
-            if file.is_file() and file.relative_to(copy).as_posix() not in stored_files:
+        for file in copy.rglob(pattern):
+            if file.is_file() and file.relative_to(copy).as_posix() not in paths:
                 file.unlink()
 
 

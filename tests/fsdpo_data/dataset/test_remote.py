@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fsspec
+import polars as pl
 import pytest
 from command_line import run
 from helpers import small_build
@@ -24,7 +25,7 @@ from fsdpo_data.core.errors import (
 )
 from fsdpo_data.core.remote_folder import RemoteFolder
 from fsdpo_data.core.urls import hide_credentials
-from fsdpo_data.dataset.manifest import AnyRecord
+from fsdpo_data.dataset.manifest import AnyRecord, read_manifest
 from fsdpo_data.dataset.remote import expand_folders, local_copy, upload
 from fsdpo_data.dataset.stage import DatasetDraft
 from fsdpo_data.dataset.validate import validate
@@ -210,6 +211,23 @@ def test_a_new_upload_replaces_the_files_of_an_old_one(tmp_path: Path) -> None:
     (tmp_path / "a/failures.jsonl").unlink()
     upload(tmp_path / "a", folder)
     assert stored_files(folder.url) == local_files(tmp_path / "a")
+
+
+def test_a_copy_has_only_the_files_of_the_newest_version(tmp_path: Path) -> None:
+    """The first version has a file per problem, and the second one has one file."""
+    url = (tmp_path / "store").as_uri()
+    small_build(tmp_path / "data")
+    shutil.copytree(tmp_path / "data", tmp_path / "edited")
+    file = tmp_path / "edited/solutions/train-00000-of-00001.parquet"
+    for part in pl.read_parquet(file).partition_by("problem_id"):
+        part.write_parquet(file.with_name(f"{part['problem_id'][0]}.parquet"))
+    file.unlink()
+    first = api.seal(tmp_path / "edited", out=tmp_path / "first")
+    assert len(first.manifest.config_files("solutions")) > 1
+    for version in (first.path, tmp_path / "data"):
+        shutil.rmtree(tmp_path / "store", ignore_errors=True)
+        shutil.copytree(version, tmp_path / "store")
+        assert api.open_dataset(url).validate().manifest == read_manifest(version)
 
 
 def test_other_content_is_refused_before_any_work(
