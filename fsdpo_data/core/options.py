@@ -200,7 +200,7 @@ class Options(BaseModel, metaclass=OptionsType):
 
     @model_validator(mode="before")
     @classmethod
-    def _ignore_later_fields(cls, values: Any, info: ValidationInfo) -> Any:
+    def _ignore_newer_fields(cls, values: Any, info: ValidationInfo) -> Any:
         """Ignore the fields of a file that this release does not know."""
         if info.context != FROM_FILE or not isinstance(values, dict):
             return values

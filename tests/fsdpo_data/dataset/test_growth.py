@@ -50,7 +50,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plain = paired_dataset(folder / "made", metadata={"level": 3})
     grow(plain, folder / "plain", {})
     newer = grow(plain, folder / "newer", NEWER, version="1.1", licence_notes={"text": "MIT"})
-    add_later_options(newer)
+    add_newer_options(newer)
     grow(plain, folder / "user", USERS)
     grow(plain, folder / "lacking", {}, drop=("search_cost", "exactly_correct", "thinking_closed"))
     save_random_prm(folder / "prm", save_random_model(folder / "policy"))
@@ -58,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def add_later_options(dataset: Path) -> None:
+def add_newer_options(dataset: Path) -> None:
     """Add options of a newer release to the stages of a manifest."""
     file = dataset / "manifest.json"
     manifest = json.loads(file.read_text())

@@ -91,9 +91,9 @@ def test_our_own_problems_come_back_as_they_were(tmp_path: Path) -> None:
     assert again.problems == first  # source and split are still those of the first time
     grown = [problem.to_row() | {"topic": "sums"} for problem in first]
     with_topics = load(tmp_path / "c.jsonl", lines(grown)).problems
-    for problem, before in zip(with_topics, first, strict=True):
-        assert problem.metadata == before.metadata | {"topic": "sums"}
-        assert (problem.source, problem.split) == (before.source, before.split)
+    for problem, plain_problem in zip(with_topics, first, strict=True):
+        assert problem.metadata == plain_problem.metadata | {"topic": "sums"}
+        assert (problem.source, problem.split) == (plain_problem.source, plain_problem.split)
 
 
 def test_a_gsm8k_row_without_its_last_line_is_not_its_own_gold(tmp_path: Path) -> None:

@@ -192,8 +192,9 @@ def test_the_manifest_counts_the_decisions_and_the_cost(built: Path, tmp_path: P
     assert spec["sampling"]["temperature"] == 0
     summary = dict(summary_rows(statistics))["answer judge"]
     assert summary.startswith("reads: 3 correct and 6 incorrect by its decision; accuracy")
-    asked = "It was asked about 12 undecided answers, and left 3 (3 unreadable replies)"
-    assert summary.endswith(asked)
+    assert summary.endswith(
+        "It was asked about 12 undecided answers, and left 3 (3 unreadable replies)"
+    )
     card = (tmp_path / "out" / "README.md").read_text()
     assert "The language model `reads` at `0` decided 9 answers" in card
     assert "| `verdict_by` |" in card
