@@ -47,7 +47,7 @@ def dataset_card(
     card_data = DatasetCardData(
         manifest=manifest.to_dict(),
         rows=manifest.rows._asdict(),
-        solutions=asdict(statistics.solutions) | {"judged": statistics.judged},
+        solutions=asdict(statistics.solutions) | {"judge_decisions": statistics.judge_decisions},
         pairs=None if pairs is None else asdict(pairs),
         table=summary_rows(statistics),
         stage_rows=card_rows(manifest),

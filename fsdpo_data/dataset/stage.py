@@ -272,14 +272,14 @@ def drop_empty_files(root: Path, entries: Sequence[FileEntry]) -> list[FileEntry
     they all stay.
     """
     configs_with_rows = {entry.path.partition("/")[0] for entry in entries if entry.rows}
-    kept = []
+    kept_entries = []
     for entry in entries:
         if entry.rows or entry.path.partition("/")[0] not in configs_with_rows:
-            kept.append(entry)
+            kept_entries.append(entry)
         else:
             with store_errors(root):
                 (root / entry.path).unlink()
-    return kept
+    return kept_entries
 
 
 def discard_dataset(root: Path, configs: Sequence[str] = ("solutions", "pairs")) -> None:

@@ -141,15 +141,15 @@ class DatasetStatistics:
         return right, wrong
 
     @cached_property
-    def judged(self) -> Mapping[str, int]:
+    def judge_decisions(self) -> Mapping[str, int]:
         """Solutions whose answers a judge decided, by outcome; empty without any."""
-        outcomes = self.scan_solutions().filter(_is_judged()).group_by("outcome").len()
+        outcomes = self.scan_solutions().filter(_is_decided_by_judge()).group_by("outcome").len()
         return dict(collect_rows(outcomes.sort("outcome")).iter_rows())
 
     @cached_property
     def accuracy_without_judge(self) -> Mean:
         """Accuracy if the answers that a judge decided were undecided."""
-        outcome = pl.when(_is_judged()).then(pl.lit(UNDECIDED)).otherwise("outcome")
+        outcome = pl.when(_is_decided_by_judge()).then(pl.lit(UNDECIDED)).otherwise("outcome")
         return solution_statistics(self.scan_solutions().with_columns(outcome=outcome)).accuracy
 
     @cached_property
@@ -179,7 +179,7 @@ class DatasetStatistics:
         return scan_rows("solutions", self.files("solutions"))
 
 
-def _is_judged() -> pl.Expr:
+def _is_decided_by_judge() -> pl.Expr:
     """Return whether a judge decided the answer of a solution."""
     return pl.col("verdict_by").str.starts_with(JUDGE_RULE_PREFIX)
 

@@ -270,7 +270,9 @@ def _summarize(record: GradeRecord, statistics: DatasetStatistics) -> list[Row]:
     if settings is None or stats is None:
         return []
     accuracy = format_mean(statistics.accuracy_without_judge)
-    n_correct, n_incorrect = (statistics.judged.get(name, 0) for name in ("correct", "incorrect"))
+    n_correct, n_incorrect = (
+        statistics.judge_decisions.get(name, 0) for name in ("correct", "incorrect")
+    )
     text = (
         f"{settings.model.name}: {n_correct:,} correct and {n_incorrect:,} incorrect by its "
         f"decision; accuracy without it {accuracy}. It was asked about {stats.answers:,} "

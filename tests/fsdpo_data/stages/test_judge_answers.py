@@ -205,7 +205,7 @@ def test_a_selection_counts_its_own_decisions(built: Path, tmp_path: Path) -> No
     selected = open_dataset(tmp_path / "out").select(
         out=tmp_path / "some", filter="sample_index < 4"
     )
-    assert statistics_of(selected.path).judged == {"correct": 3, "incorrect": 3}
+    assert statistics_of(selected.path).judge_decisions == {"correct": 3, "incorrect": 3}
     assert "decided 6 answers that the program\n  left undecided, 3 of them as correct" in (
         (selected.path / "README.md").read_text()
     )
