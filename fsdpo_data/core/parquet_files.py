@@ -166,3 +166,13 @@ def count_rows(file: Path) -> int:
     """
     rows: int = open_parquet(file).metadata.num_rows
     return rows
+
+
+def count_bytes(file: Path) -> int:
+    """Return the size of the columns of a parquet file before their compression, in bytes.
+
+    Raises:
+        InputError: if the file is damaged.
+    """
+    metadata = open_parquet(file).metadata
+    return sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))

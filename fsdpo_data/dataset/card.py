@@ -13,7 +13,7 @@ from fsdpo_cards.dataset import DatasetCardData
 
 from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.lazy import pa, pl
-from fsdpo_data.core.parquet_files import collect_rows, open_parquet, scan_parquet
+from fsdpo_data.core.parquet_files import collect_rows, count_bytes, open_parquet, scan_parquet
 from fsdpo_data.dataset.manifest import Manifest
 from fsdpo_data.dataset.plots import count_values
 from fsdpo_data.dataset.schema import CONFIGS, describe_present_columns
@@ -108,10 +108,8 @@ def dataset_info(root: Path, manifest: Manifest) -> list[dict[str, Any]]:
     infos = []
     for config in ordered_configs(manifest):
         entries = manifest.config_files(config)
-        metadata = [open_parquet(root / entry.path).metadata for entry in entries]
         # Damaged row groups end the process here, but the rows were checked before.
-        groups = [file.row_group(i) for file in metadata for i in range(file.num_row_groups)]
-        size = sum(group.total_byte_size for group in groups)
+        size = sum(count_bytes(root / entry.path) for entry in entries)
         rows = sum(entry.rows for entry in entries)
         schema = open_parquet(root / entries[0].path).schema_arrow
         columns = [{"name": column.name, **_feature(column.type)} for column in schema]

@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from fsdpo_data.core.lazy import pa, pl
+from fsdpo_data.core.parquet_files import count_bytes, count_rows
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.dataset.schema import (
     read_batches,
@@ -19,6 +20,7 @@ from fsdpo_data.dataset.schema import (
 from fsdpo_data.selection.row_index import SourceDataset
 
 FILE_SOLUTIONS = 100_000  #: Number of solutions after which a file of solutions ends.
+FILE_BYTES = 2**30  #: Size in memory after which a file of solutions ends, by the mean row.
 PROBLEMS_PATH = "problems/train-00000-of-00001.parquet"
 _CACHED_TABLES = 3  #: Number of source files whose rows stay in memory.
 
@@ -74,7 +76,7 @@ def write_solutions(
     first_position = pl.col("position").min().over("problem")
     ordered = solutions.select("problem", "file", "row").with_row_index("position")
     ordered = ordered.with_columns(first=first_position).sort("first", "position")
-    bounds = list(_file_bounds(ordered["problem"]))
+    bounds = list(_file_bounds(ordered["problem"], _solutions_per_file(files)))
     progress.phase("write", solutions.height)
     read_file = lru_cache(maxsize=_CACHED_TABLES)(
         lambda number: read_table("solutions", files[number])
@@ -87,13 +89,11 @@ def write_solutions(
         else:
             rows = ordered.slice(start, end - start).with_row_index("place")
             tables = []
-            row_numbers = []
+            new_positions = []
             for (number,), file_rows in rows.group_by("file", maintain_order=True):
-                tables.append(read_file(number).take(file_rows["row"].to_arrow()))
-                row_numbers.append(file_rows["place"])
-            table = pa.concat_tables(tables)
-            if len(tables) > 1:
-                table = table.take(pl.concat(row_numbers).arg_sort().to_arrow())
+                tables.append(_take_rows(read_file(number), file_rows["row"]))
+                new_positions.append(file_rows["place"])
+            table = _take_rows(pa.concat_tables(tables), pl.concat(new_positions).arg_sort())
             text_sha256 = text_digest(table["completions"].chunks)
             write_parquet(table, root / path)
         progress.advance(end - start)
@@ -101,11 +101,30 @@ def write_solutions(
     return written
 
 
-def _file_bounds(problems: pl.Series) -> Iterator[tuple[int, int]]:
+def _take_rows(table: pa.Table, rows: pl.Series) -> pa.Table:
+    """Return rows of a table by their numbers, in the given order.
+
+    Rows in ascending order are filtered. ``take`` would join all chunks of a column, and fails if
+    its texts have more than 2 GiB.
+    """
+    if not rows.is_sorted():
+        return table.take(rows.to_arrow())
+    is_chosen = pl.int_range(table.num_rows, dtype=rows.dtype, eager=True).is_in(rows.implode())
+    return table.filter(is_chosen.to_arrow())
+
+
+def _solutions_per_file(files: Sequence[Path]) -> int:
+    """Return the number of solutions after which a new file ends, by the mean size of a row."""
+    n_bytes = sum(map(count_bytes, files))
+    n_rows = sum(map(count_rows, files))
+    return min(FILE_SOLUTIONS, max(1, FILE_BYTES * n_rows // max(1, n_bytes)))
+
+
+def _file_bounds(problems: pl.Series, file_solutions: int) -> Iterator[tuple[int, int]]:
     """Yield the first and last row of each file; a file ends with a problem."""
     is_end = (problems != problems.shift(-1)).fill_null(value=True)
     start = 0
     for end in (is_end.arg_true() + 1).to_list():
-        if end - start >= FILE_SOLUTIONS or end == len(problems):
+        if end - start >= file_solutions or end == len(problems):
             yield start, end
             start = end

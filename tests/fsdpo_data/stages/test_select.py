@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 from command_line import run
 from fakes import FixedSampler
@@ -21,6 +22,7 @@ from fsdpo_data.core.entities import Problem
 from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import FailurePolicy
 from fsdpo_data.core.identity import SourceRef
+from fsdpo_data.core.parquet_files import count_bytes
 from fsdpo_data.core.progress import NO_PROGRESS
 from fsdpo_data.dataset.validate import validate
 from fsdpo_data.exchange.import_options import ImportOutputsOptions
@@ -438,6 +440,25 @@ def test_the_bytes_are_the_same_after_a_kill(
             good = hashes(tmp_path / f"good{suffix}")
             assert hashes(Path(f"{out}{suffix}")) == good, (stop_after, suffix)
     validate(tmp_path / "good")
+
+
+def test_long_solutions_are_in_more_files(
+    dataset: fd.Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_file = dataset.select(out=tmp_path / "one_file")
+    n_bytes = count_bytes(one_file.path / one_file.manifest.config_files("solutions")[0].path)
+    monkeypatch.setattr(write_rows, "FILE_BYTES", n_bytes // 2)
+    two_files = dataset.select(out=tmp_path / "two_files")
+    assert len(two_files.manifest.config_files("solutions")) == 2
+    assert two_files.solutions().collect().equals(one_file.solutions().collect())
+
+
+def test_chosen_rows_of_more_than_two_gibibytes() -> None:
+    """An array of texts cannot have as many, so the chunks of a column stay apart."""
+    text = pa.array([["x" * 2**20] * 64], pa.list_(pa.string()))
+    table = pa.table({"completions": pa.chunked_array([text] * 33)})
+    rows = pl.Series([0, 32], dtype=pl.UInt32)
+    assert write_rows._take_rows(table, rows).num_rows == 2
 
 
 def test_a_problem_of_a_benchmark_is_dropped(dataset: fd.Dataset, tmp_path: Path) -> None:
