@@ -109,7 +109,7 @@ def _take_rows(table: pa.Table, rows: pl.Series) -> pa.Table:
     """
     if not rows.is_sorted():
         return table.take(rows.to_arrow())
-    is_chosen = pl.int_range(table.num_rows, dtype=rows.dtype, eager=True).is_in(rows.implode())
+    is_chosen = pl.int_range(0, table.num_rows, dtype=pl.UInt32, eager=True).is_in(rows.implode())
     return table.filter(is_chosen.to_arrow())
 
 
