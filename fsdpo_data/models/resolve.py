@@ -2,6 +2,7 @@
 
 import dataclasses
 import glob
+import logging
 import os
 import re
 from collections.abc import Sequence
@@ -21,10 +22,13 @@ from fsdpo_data.models.prompts import (
     add_chat_format,
     find_template,
     get_template,
+    is_same_template,
     template_of_ref,
 )
 from fsdpo_data.models.trained_template import TEMPLATE_FILE, read_trained_template
 from fsdpo_data.problems.embedded import CHECKPOINT
+
+log = logging.getLogger(__name__)
 
 SERVED_REVISION = "served"  #: Revision of all models on a server, which does not state one.
 #: Patterns of the files of a tokenizer.
@@ -141,6 +145,33 @@ def find_trained_template_ref(weights: ResolvedWeights) -> TemplateRef | None:
     """Return the template that a model was trained with, if the model states it."""
     file = _trained_template_file(weights)
     return None if file is None else read_trained_template(file.parent)
+
+
+def warn_about_other_template(
+    weights: ResolvedWeights, template: TemplateRef, results: str
+) -> None:
+    """Warn if a model learned from prompts of another template than it will read.
+
+    It reads the prompts of the solutions. Its training data then do not resemble them.
+
+    Args:
+        weights: The model.
+        template: The template of the solutions.
+        results: Word for what the model computes, such as ``rewards``.
+    """
+    trained = find_trained_template_ref(weights)
+    if trained is None or is_same_template(trained, template):
+        return
+    other_text = " with another text" if trained.name == template.name else ""
+    log.warning(
+        "%s learned from prompts of the template %s, and the solutions have prompts of %s%s: "
+        "its %s may be wrong. Use one template for both.",
+        weights.ref.name,
+        trained.name,
+        template.name,
+        other_text,
+        results,
+    )
 
 
 def _trained_template_file(weights: ResolvedWeights) -> Path | None:

@@ -21,8 +21,9 @@ from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.failures import STOP_AT_FIRST, FailureLog, FailurePolicy
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.job_shard import UNSHARDED, JobShard
+from fsdpo_data.core.lazy import pl
 from fsdpo_data.core.options import Group, Option, Options
-from fsdpo_data.core.parquet_files import read_table_batches
+from fsdpo_data.core.parquet_files import collect_rows, read_table_batches
 from fsdpo_data.core.progress import Progress
 from fsdpo_data.core.sampling import (
     Completion,
@@ -37,6 +38,7 @@ from fsdpo_data.dataset.chat_prompts import refuse_missing_format
 from fsdpo_data.dataset.manifest import Manifest, read_manifest
 from fsdpo_data.dataset.problem_rows import read_problems
 from fsdpo_data.dataset.run_directory import RunDir
+from fsdpo_data.dataset.schema import scan_rows
 from fsdpo_data.dataset.stage import DatasetDraft
 from fsdpo_data.dataset.stage_records import (
     GRADE_STAGE,
@@ -50,7 +52,8 @@ from fsdpo_data.engines.options import SamplerOptions, Workers
 from fsdpo_data.engines.samplers import Sampler, open_engine
 from fsdpo_data.engines.weights import digest_recording, resolve_sampler_weights
 from fsdpo_data.grading.pool import open_grader
-from fsdpo_data.models.resolve import ResolvedWeights
+from fsdpo_data.models.prompts import RECORDED_TEMPLATE
+from fsdpo_data.models.resolve import ResolvedWeights, warn_about_other_template
 from fsdpo_data.stages.sample_prompts import ignore_new_records, sample_missing
 from fsdpo_data.stages.verdicts import grading_request
 
@@ -419,6 +422,8 @@ def resolve_continuation_sampler(
     sampling = continuation_sampling(manifest, n, **options.sampling_overrides)
     model = _resolve_continuation_model(data, options, manifest)
     _warn_of_unknown_settings(data, options, manifest, sampling)
+    if options.engine.replay is None:
+        _warn_about_prompts(data, manifest, model)
     return make_continuation_sampler(model, sampling, options.engine, failure_policy=failure_policy)
 
 
@@ -436,6 +441,31 @@ def _warn_of_unknown_settings(
         f"{data} does not state all settings of its solutions, so the continuations have the "
         f"defaults: {values}. State the settings of the solutions with {flags}."
     )
+
+
+def _warn_about_prompts(data: Path, manifest: Manifest, model: ResolvedWeights) -> None:
+    """Warn if the prompts of the solutions do not resemble those that a model learned from."""
+    template = manifest.get(SAMPLE_STAGE, SampleRecord).options.template
+    if template.name == RECORDED_TEMPLATE.name and _has_prompt_without_template(data, manifest):
+        log.warning(
+            f"{data} has prompts that are the questions alone. The first step then follows the "
+            "last word of the question, and the continuations may be wrong. Import the responses "
+            "again with the template of their model: `fsdpo-data import --template NAME`."
+        )
+    else:
+        warn_about_other_template(model, template, "continuations")
+
+
+def _has_prompt_without_template(data: Path, manifest: Manifest) -> bool:
+    """Return whether a prompt of the solutions of a dataset is the question of its problem."""
+    questions = scan_rows("problems", manifest.config_paths(data, "problems"))
+    solutions = scan_rows("solutions", manifest.config_paths(data, "solutions"))
+    rows = (
+        solutions.select("problem_id", "prompt")
+        .join(questions.select("problem_id", "question"), on="problem_id")
+        .filter(pl.col("prompt") == pl.col("question"))
+    )
+    return not collect_rows(rows.head(1), streaming=True).is_empty()
 
 
 def make_continuation_sampler(

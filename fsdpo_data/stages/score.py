@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -36,10 +35,8 @@ from fsdpo_data.engines.samplers import EngineLoader, open_engine
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings, needs_question
 from fsdpo_data.engines.scorers.trained_prm import TrainedPrm
-from fsdpo_data.models.prompts import TemplateRef, is_same_template, load_tokenizer
-from fsdpo_data.models.resolve import ResolvedWeights, find_trained_template_ref
-
-log = logging.getLogger(__name__)
+from fsdpo_data.models.prompts import TemplateRef, load_tokenizer
+from fsdpo_data.models.resolve import ResolvedWeights, warn_about_other_template
 
 RowRewards: TypeAlias = list[float] | None  #: The step rewards of a solution; None without any.
 #: Solutions per call of the scorer: enough to batch similar lengths.
@@ -268,25 +265,14 @@ def check_server_prompts(weights: ResolvedWeights, engine: EngineRef) -> None:
 def warn_about_template(weights: ResolvedWeights, template: TemplateRef) -> None:
     """Warn if a reward model learned from prompts of another template than it will read.
 
-    It reads the prompts of the solutions. Its training data then do not resemble them.
+    A published reward model has a PRM format, and reads the questions instead.
 
     Args:
         weights: The reward model.
         template: The template of the solutions.
     """
-    if not isinstance(weights, TrainedPrm):
-        return
-    trained = find_trained_template_ref(weights)
-    if trained is not None and not is_same_template(trained, template):
-        other_text = " with another text" if trained.name == template.name else ""
-        log.warning(
-            "%s learned from prompts of the template %s, and the solutions have prompts of %s%s: "
-            "its rewards may be wrong. Use one template for both.",
-            weights.ref.name,
-            trained.name,
-            template.name,
-            other_text,
-        )
+    if isinstance(weights, TrainedPrm):
+        warn_about_other_template(weights, template, "rewards")
 
 
 class ScoreOptions(FailureOptions, StageOptions):

@@ -35,11 +35,14 @@ _LINE_END = re.compile(r"\n(?:[^\S\n]*\n)*")
 MIN_PARAGRAPH_BYTES = 20
 #: Maximum length of a formula or code fence; a longer one counts as not closed.
 MAX_BLOCK_CHARS = 5_000
-#: End of a formula or code fence, by its start.
-_BLOCK_ENDS = {"$$": "$$", "\\[": "\\]", "\\begin{": "\\end{", "```": "\n```", "~~~": "\n~~~"}
-#: Blank lines, or the start of a formula or code fence.
+#: End of a formula, by its start.
+_FORMULA_ENDS = {"$$": "$$", "\\[": "\\]"}
+#: Blank lines, or the start of a formula, environment or code fence. A line with more backticks
+#: after the first ones is code inside a sentence.
 _BLANK_LINES_OR_BLOCK_START = re.compile(
-    rf"{_BLANK_LINES.pattern}|\$\$|\\\[|\\begin\{{|^[ \t]*(?:```|~~~)", re.M
+    rf"{_BLANK_LINES.pattern}|(?P<formula>\$\$|\\\[)|\\begin\{{(?P<environment>[^{{}}\n]+)\}}"
+    r"|^[ \t]*(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})",
+    re.M,
 )
 _LIST_BULLET = r"(?:[-*+•]|\d{1,3}[.)])[ \t]|\d{1,3}[、．]|[（(]\d{1,3}[）)]"
 _LIST_ITEM = re.compile(rf"^[ \t]*(?:{_LIST_BULLET})", re.M)
@@ -125,17 +128,43 @@ def _count_visible_bytes(text: str) -> int:
 
 
 def _find_paragraph_breaks(text: str) -> Iterator[re.Match[str]]:
-    """Yield the groups of blank lines outside formulas and code fences."""
+    """Yield the groups of blank lines outside formulas and code fences.
+
+    A code fence ends at a line with its mark, and a LaTeX environment at the end of its name.
+    """
     position = 0
     while match := _BLANK_LINES_OR_BLOCK_START.search(text, position):
         position = match.end()
-        block_end = _BLOCK_ENDS.get(match[0].strip())
-        if block_end is None:
+        if match.lastgroup is None:
             yield match
-            continue
-        end = text.find(block_end, position, position + MAX_BLOCK_CHARS)
-        if end >= 0:
-            position = end + len(block_end)
+        else:
+            position = _find_block_end(text, match) or position
+
+
+def _find_block_end(text: str, start: re.Match[str]) -> int | None:
+    """Return the end of a formula, environment or code fence; None if it is not closed."""
+    position = start.end()
+    limit = position + MAX_BLOCK_CHARS
+    if name := start["environment"]:
+        return _find_environment_end(text, name, position, limit)
+    if mark := start["fence"]:
+        fence_end = re.compile(rf"\n[ \t]*{mark}[^\S\n]*$", re.M).search(text, position, limit)
+        return fence_end and fence_end.end()
+    formula_end = _FORMULA_ENDS[start["formula"]]
+    end = text.find(formula_end, position, limit)
+    return end + len(formula_end) if end >= 0 else None
+
+
+def _find_environment_end(text: str, name: str, start: int, limit: int) -> int | None:
+    """Return the end of a LaTeX environment, which may contain others of the same name."""
+    begin_mark, end_mark = f"\\begin{{{name}}}", f"\\end{{{name}}}"
+    depth = 1
+    while (end := text.find(end_mark, start, limit)) >= 0:
+        depth += text.count(begin_mark, start, end) - 1
+        start = end + len(end_mark)
+        if not depth:
+            return start
+    return None
 
 
 def _split_at_offsets(text: str, offsets: Iterable[int]) -> list[str]:
@@ -307,13 +336,13 @@ for _segmenter in (
     Segmenter("newline@1", "after each line", split_at_newlines, stops=("\n",)),
     Segmenter("blank-line@1", "after blank lines", split_at_blank_lines, stops=("\n\n",)),
     Segmenter(
-        "thinking@1",
+        "thinking@2",
         "only the thinking, into paragraphs; the answer is one step",
         keep_as_one_step,
         split_thinking=split_at_paragraphs,
     ),
     Segmenter(
-        "both@1",
+        "both@2",
         "thinking and answer, into paragraphs",
         split_at_paragraphs,
         split_thinking=split_at_paragraphs,

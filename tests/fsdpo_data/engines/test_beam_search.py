@@ -42,7 +42,7 @@ from fsdpo_data.steps.segment import (
 CASES = 500
 
 
-@pytest.mark.parametrize("segmenter", ["auto@1", "newline@1", "both@1"])
+@pytest.mark.parametrize("segmenter", ["auto@1", "newline@1", "both@2"])
 @pytest.mark.parametrize("step_tokens", [20, 64])
 def test_beam_search_keeps_the_stop_strings_of_steps_out_of_the_thinking(
     segmenter: str, step_tokens: int, monkeypatch: pytest.MonkeyPatch

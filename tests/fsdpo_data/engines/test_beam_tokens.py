@@ -151,9 +151,9 @@ def test_real_tokenizers_keep_the_tokens(
     sampler = LoadedSampler(engine)
     greedy = [completion.text for [completion] in sample_all(sampler, prompts, GREEDY)]
     assert greedy == [*SOLUTIONS]
-    for segmenter in ("newline@1", "both@1", "sentence@1", "dot@1"):
+    for segmenter in ("newline@1", "both@2", "sentence@1", "dot@1"):
         assert search(prompts, sampler, segmenter, step_tokens=256) == greedy, segmenter
-    for segmenter in ("thinking@1", "sentence@1"):  # steps end inside characters
+    for segmenter in ("thinking@2", "sentence@1"):  # steps end inside characters
         assert search(prompts, sampler, segmenter, step_tokens=2) == greedy, segmenter
 
 

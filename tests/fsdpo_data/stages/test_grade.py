@@ -426,7 +426,7 @@ def test_thinking_opened_by_the_prompt_and_never_closed(
     manifest = validate(tmp_path / "b").to_dict()
     assert (
         stage_options(manifest, "grade")["grade_thinking"]
-        and stage_options(manifest, "sample")["segmenter"] == "both@1"
+        and stage_options(manifest, "sample")["segmenter"] == "both@2"
     )
 
 

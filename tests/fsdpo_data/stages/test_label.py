@@ -32,6 +32,9 @@ from fsdpo_data.core.errors import InputError, SchemaError, UnavailableError
 from fsdpo_data.core.progress import LineProgress
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.manifest import read_manifest
+from fsdpo_data.models.prompts import get_template
+from fsdpo_data.models.trained_template import write_trained_template
+from fsdpo_data.problems.embedded import CHECKPOINT
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.label import LabelOptions, format_rollout_cost, make_label_stage
 from fsdpo_data.stages.pair import PairOptions, make_pair_stage
@@ -237,6 +240,49 @@ def test_unknown_settings_of_the_solutions_are_named(
     assert of_pairs == of_labels
     assert not warnings("unknown", **settings)
     assert not warnings("stated")
+
+
+def test_prompts_that_do_not_suit_the_model_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Prompts without a template join question and steps; prompts of another one are unknown."""
+    rows = [{"question": "20+22?", "answer": "42", "response": text} for text in (RIGHT, WRONG)]
+    responses = written(tmp_path / "responses.jsonl", rows)
+    prompts = [row | {"prompt": "Problem: 20+22?\nSolution:\n"} for row in rows]
+    recorded = written(tmp_path / "recorded.jsonl", prompts)
+    settings = {"temperature": 0.5, "max_tokens": 64, "top_p": 0.9}
+    import_file(responses, tmp_path / "bare", **settings)
+    import_file(recorded, tmp_path / "recorded", **settings)
+    import_file(responses, tmp_path / "problem", template="problem", **settings)
+    for name in ("problem@1", "alpaca@1"):
+        shutil.copytree(CHECKPOINT, tmp_path / name)
+        write_trained_template(tmp_path / name, get_template(name).ref)
+    caplog.clear()
+
+    def warnings(data: str, model: str | Path) -> str:
+        common = {"data": tmp_path / data, "out": tmp_path / "out", "model": str(model)}
+        common |= {"engine": "transformers"}
+        make_label_stage(make_options(LabelOptions, {**common, "rollouts": 2}))
+        of_labels = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        make_pair_stage(make_options(PairOptions, {**common, "style": "step-dpo"}))
+        of_pairs = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        assert of_pairs == of_labels
+        # The first warning says that another model sampled the solutions.
+        return "".join(of_labels[1:])
+
+    bare = "prompts that are the questions alone"
+    other = (
+        "prompts of the template alpaca@1, and the solutions have prompts of {}: its continuations"
+    )
+    assert bare in warnings("bare", "tiny")
+    assert bare in warnings("bare", tmp_path / "alpaca@1")
+    assert not warnings("recorded", "tiny")
+    assert other.format("recorded@1") in warnings("recorded", tmp_path / "alpaca@1")
+    assert other.format("problem@1") in warnings("problem", tmp_path / "alpaca@1")
+    assert not warnings("problem", "tiny")
+    assert not warnings("problem", tmp_path / "problem@1")
 
 
 def test_a_dataset_of_another_model_needs_the_model_option(

@@ -42,6 +42,9 @@ PIECES = [
     "```",
     "1. ",
     "\\begin{",
+    "\\begin{a}",
+    "\\end{a}",
+    "~~~",
     "\t",
     "\u2028",
     "é",
@@ -131,7 +134,7 @@ def test_tiles_every_published_response(shared: Path) -> None:
 
 def test_long_text_is_cut_in_linear_time() -> None:
     # Were a pattern quadratic, these would take hours rather than an instant.
-    begun = (part * 60_000 for part in ("\\[ x \n\n", "$$", "- a\n\n", "```\n\n", "\\begin{\n\n"))
+    begun = (part * 60_000 for part in ("\\[ x \n\n", "$$", "- a\n\n", "```\n\n", "\\begin{a}\n\n"))
     texts = (" \n" * 500_000 + "x", "Step " * 300_000, "\n" + " " * 1_000_000 + "x")
     for text in (*texts, *begun):
         assert_tiles(text)
@@ -159,6 +162,30 @@ FORMULA = "$$\na\n\n+ b\n$$"
             f"```py\n# {LONG}\n\n# {MORE}\n```\n\n{MORE}",
             [f"```py\n# {LONG}\n\n# {MORE}\n```\n\n", MORE],
         ),
+        # an indented fence ends at its mark, and a longer mark has others inside
+        (
+            f"   ```py\n   # {LONG}\n\n   ```\n\n{MORE}\n\n```\n# {LONG}\n\nb\n```\n\n{LONG}",
+            [
+                f"   ```py\n   # {LONG}\n\n   ```\n\n",
+                f"{MORE}\n\n",
+                f"```\n# {LONG}\n\nb\n```\n\n",
+                LONG,
+            ],
+        ),
+        (
+            f"````\n{LONG}\n```\n\n{MORE}\n````\n\n{MORE}",
+            [f"````\n{LONG}\n```\n\n{MORE}\n````\n\n", MORE],
+        ),
+        (f"```x = 1``` {LONG}\n\n{MORE}", [f"```x = 1``` {LONG}\n\n", MORE]),
+        # an environment ends with its own name, at its own depth
+        (
+            f"\\begin{{a}}\\begin{{b}}x\\end{{b}}\n\n{LONG}\\end{{a}}\n\n{MORE}",
+            [f"\\begin{{a}}\\begin{{b}}x\\end{{b}}\n\n{LONG}\\end{{a}}\n\n", MORE],
+        ),
+        (
+            f"\\begin{{a}}\\begin{{a}}x\\end{{a}}\n\n{LONG}\\end{{a}}\n\n{MORE}",
+            [f"\\begin{{a}}\\begin{{a}}x\\end{{a}}\n\n{LONG}\\end{{a}}\n\n", MORE],
+        ),
         (f"{LONG}\n\n- {LONG}\n\n- {MORE}", [f"{LONG}\n\n", f"- {LONG}\n\n- {MORE}"]),
         (
             f"1. {LONG}\n\n   {MORE}\n\n2. {MORE}\n\n{LONG}",
@@ -171,6 +198,10 @@ FORMULA = "$$\na\n\n+ b\n$$"
         # what is never closed holds nothing together
         (f"{LONG} $$ a\n\n{MORE}", [f"{LONG} $$ a\n\n", MORE]),
         (f"```\n{LONG}\n\n{MORE}", [f"```\n{LONG}\n\n", MORE]),
+        (
+            f"\\begin{{a}} {LONG}\n\n{MORE}\\end{{b}}",
+            [f"\\begin{{a}} {LONG}\n\n", f"{MORE}\\end{{b}}"],
+        ),
         # a Chinese sentence is shorter
         ("首先计算左边的和。\n\n然后是右边的积。", ["首先计算左边的和。\n\n", "然后是右边的积。"]),
         ("好的。\n\n然后是右边的积。", ["好的。\n\n然后是右边的积。"]),
@@ -185,14 +216,14 @@ def test_the_parts_of_a_solution_that_thinks() -> None:
     text, of_thought = thinking + answer, [f"<think>\n{LONG}\n\n", f"{MORE}\n</think>\n\n"]
     of_answer = [f"{LONG}\n\n", MORE]
     assert split_steps(text, len(thinking), "auto@1") == [thinking, *of_answer]
-    assert split_steps(text, len(thinking), "thinking@1") == [*of_thought, answer]
-    assert split_steps(text, len(thinking), "both@1") == [*of_thought, *of_answer]
+    assert split_steps(text, len(thinking), "thinking@2") == [*of_thought, answer]
+    assert split_steps(text, len(thinking), "both@2") == [*of_thought, *of_answer]
     assert split_steps(thinking, len(thinking), "auto@1") == [
         thinking
     ]  # never closed, or nothing behind
     assert split_steps(thinking + " ", len(thinking), "auto@1") == [thinking + " "]
-    assert split_steps(answer, 0, "both@1") == of_answer and split_steps(
-        answer, 0, "thinking@1"
+    assert split_steps(answer, 0, "both@2") == of_answer and split_steps(
+        answer, 0, "thinking@2"
     ) == [answer]
 
 

@@ -124,7 +124,7 @@ def test_preparation_time_is_linear_in_the_tokens(policy: Path) -> None:
 
     def prepare_batch(size: int) -> int:
         text = trace(size, 42, 0)
-        steps = split_steps(text, find_thinking("<think>", text).end, "both@1")
+        steps = split_steps(text, find_thinking("<think>", text).end, "both@2")
         encoded = encoder.encode(Prompt("20 + 22?<think>\n"), steps, add_eos=True)
         rewards = (0.5,) * len(steps)
         solution = PairedSolution(steps=tuple(steps), rewards=rewards, encoded=encoded)
