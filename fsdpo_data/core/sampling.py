@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, with_config
@@ -80,6 +80,8 @@ class Prompt:
     #: Ids of the start, which may reach beyond its text. None if the caller does not continue from
     #: ids.
     token_ids: tuple[int, ...] | None = None
+    #: Whether the thinking has steps, so that stop strings apply inside it, too.
+    has_thinking_steps: bool = False
 
     @property
     def full_text(self) -> str:
@@ -98,7 +100,7 @@ class Prompt:
             return self
         if self.token_ids is None:
             token_ids = None
-        return Prompt(self.text, self.question, self.solution_text + text, token_ids)
+        return replace(self, solution_text=self.solution_text + text, token_ids=token_ids)
 
     @property
     def literal_spans(self) -> list[tuple[int, int]]:

@@ -32,7 +32,13 @@ from fsdpo_data.core.sampling import (
 )
 from fsdpo_data.engines.samplers import Sampler, SampleResult, close_engine
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
-from fsdpo_data.steps.segment import segmenter_name, split_solution, step_ending, step_stops
+from fsdpo_data.steps.segment import (
+    SEGMENTERS,
+    segmenter_name,
+    split_solution,
+    step_ending,
+    step_stops,
+)
 
 #: Maximum number of tokens per generation; the next generation continues a longer step.
 MAX_STEP_TOKENS = 256
@@ -115,10 +121,15 @@ class _BeamState:
         is_failed = self.error is not None
         return is_failed or all(solution.is_complete for solution in self.beam)
 
-    def continued_prompt(self, solution: _PartialSolution) -> Prompt:
+    def continued_prompt(self, solution: _PartialSolution, segmenter: str) -> Prompt:
         """Return the prompt that continues a partial solution, with its tokens if it has any."""
-        prompt = self.prompt
-        return Prompt(prompt.full_text, prompt.question, solution.text, solution.token_ids)
+        return Prompt(
+            self.prompt.full_text,
+            self.prompt.question,
+            solution.text,
+            solution.token_ids,
+            has_thinking_steps=SEGMENTERS.find(segmenter).splits_thinking,
+        )
 
 
 class _PrefixKey(NamedTuple):
@@ -263,7 +274,10 @@ class _BatchSearch:
             groups[_SamplingGroup(n, stop_strings)].append(key)
         completions_by_prefix = {}
         for group, keys in groups.items():
-            prompts = [searches[key.search_index].continued_prompt(solutions[key]) for key in keys]
+            prompts = [
+                searches[key.search_index].continued_prompt(solutions[key], self.segmenter)
+                for key in keys
+            ]
             step_sampling = self.sampling.replace(
                 n=group.n,
                 max_tokens=min(MAX_STEP_TOKENS, self.sampling.max_tokens),

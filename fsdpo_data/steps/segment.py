@@ -188,6 +188,11 @@ class Segmenter:
                 value=self.name,
             )
 
+    @property
+    def splits_thinking(self) -> bool:
+        """Whether the thinking is split, and not one step."""
+        return self.split_thinking is not keep_as_one_step
+
 
 #: Segmenters by full name.
 SEGMENTERS = Registry("segmenter", Segmenter, group="fsdpo.segmenters")

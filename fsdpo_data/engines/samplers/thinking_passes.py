@@ -3,7 +3,8 @@
 A pass sends the text so far to the engine and appends the tokens that come back. Stop strings
 apply only after the thinking, so they may need more than one pass. A pass that starts inside the
 thinking stops at its end marker. If a stop string ends a pass inside the thinking, the next pass
-continues.
+continues. If the thinking has steps (:attr:`Prompt.has_thinking_steps`), stop strings apply inside
+it, too.
 
 An engine that cannot continue a text, such as a chat server or a recording, samples in one pass.
 """
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from fsdpo_data.answers.thinking import ThinkingSpan, find_thinking
+from fsdpo_data.answers.thinking import NO_THINKING, ThinkingSpan, find_thinking
 from fsdpo_data.core.errors import ItemError
 from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, add_tokens
 from fsdpo_data.engines.item_errors import process_by_bisection
@@ -128,7 +129,10 @@ class _Draft:
         self.is_finished = (n_tokens or 0) >= spec.max_tokens
 
     def _find_thinking(self) -> ThinkingSpan:
-        return find_thinking(self.prompt.full_text, self.completion.text)
+        """Return the thinking in which stop strings do not apply."""
+        if self.prompt.has_thinking_steps:
+            return NO_THINKING
+        return find_thinking(self.prompt.text, self.prompt.solution_text + self.completion.text)
 
     def _count_tokens_left(self, spec: SamplingSpec) -> int:
         return max(1, spec.max_tokens - (self.completion.n_tokens or 0))

@@ -60,6 +60,27 @@ def test_beam_search_keeps_the_stop_strings_of_steps_out_of_the_thinking(
     assert solution.text.endswith(ANSWER)
 
 
+@pytest.mark.parametrize(("opens", "prompt"), [("", "2+2?<think>\n"), ("<think>\n", "2+2?")])
+def test_stop_strings_end_steps_of_the_thinking_only_if_the_segmenter_splits_it(
+    opens: str, prompt: str
+) -> None:
+    thoughts = [f"Thought {i}: {'we add the numbers again. ' * 4}" for i in range(9)]
+    requests = {}
+    for segmenter, n_steps in (("auto@1", 1 + 2), ("both@1", 9 + 1)):
+        sampler = ThinkingSampler("\n\n".join(thoughts), opens=opens)
+        spec = BeamSpec(b1=1, b2=1, max_steps=90)
+        searcher = BeamSampler(LoadedSampler(sampler), Judge(0), segmenter, spec)
+        [[solution]] = sample_all(searcher, [prompt], SamplingSpec(n=1, max_tokens=2000))
+        assert solution.finish_reason == "stop" and solution.text.endswith(ANSWER)
+        assert len(steps_of(solution)) == n_steps
+        assert solution.n_tokens == len(solution.text)  # no text was generated twice
+        requests[segmenter] = sampler.requests
+    contexts = [(context, spec.stop) for [context], spec in requests["auto@1"]]
+    stops = {stop for context, stop in contexts[1:] if "</think>" not in context}
+    assert stops == {("</think>",)}
+    assert all("</think>" not in spec.stop for _, spec in requests["both@1"])
+
+
 def reference_search(
     prompt: str, writer: Writer, judge: Judge, sampling: SamplingSpec, spec: BeamSpec
 ) -> list[tuple[str, tuple[str, ...], bool]]:
