@@ -21,6 +21,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
+from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.errors import ItemError
 from fsdpo_data.core.options import Options
 from fsdpo_data.core.sampling import (
@@ -270,7 +271,9 @@ class _BatchSearch:
                     solutions[key] = solution
         groups: dict[_SamplingGroup, list[_PrefixKey]] = defaultdict(list)
         for key, n in needed.items():
-            stop_strings = step_stops(segmenter_name(self.segmenter), key.text)
+            prompt = searches[key.search_index].prompt
+            answer = key.text[find_thinking(prompt.full_text, key.text).end :]
+            stop_strings = step_stops(segmenter_name(self.segmenter), answer)
             groups[_SamplingGroup(n, stop_strings)].append(key)
         completions_by_prefix = {}
         for group, keys in groups.items():

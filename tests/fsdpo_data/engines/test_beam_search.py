@@ -339,6 +339,36 @@ def test_search_rounds_end_at_step_boundaries(segmenter: str, separator: str, ma
         assert max(lengths) <= 5
 
 
+class ScriptSampler(TextSampler):
+    """A sampler that continues one text, one token per character, and records stop strings."""
+
+    def __init__(self, script: str) -> None:
+        self.script = script
+        self.requests: list[tuple[str, tuple[str, ...]]] = []
+
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        self.requests += [(prompt, spec.stop) for prompt in prompts]
+        return [[self.one(prompt, spec)] * spec.n for prompt in prompts]
+
+    def one(self, prompt: str, spec: SamplingSpec) -> Completion:
+        remaining = self.script.removeprefix(prompt.removeprefix("q:"))
+        text, stop = cut_at_stop(remaining[: spec.max_tokens], spec.stop)
+        is_finished = stop is not None or len(remaining) <= spec.max_tokens
+        n_tokens = len(text) + len(stop or "")
+        return Completion(text, "stop" if is_finished else "length", n_tokens, stop_string=stop)
+
+
+def test_blank_lines_in_the_thinking_do_not_choose_the_stop_strings_of_the_answer() -> None:
+    thinking = "<think>\nOne.\n\nTwo.\n</think>\n\n"
+    lines = [f"We add {number}.\n" for number in range(9)]
+    sampler = ScriptSampler(thinking + "".join(lines))
+    searcher = BeamSampler(LoadedSampler(sampler), Judge(0), "auto@1", BeamSpec(b1=1, b2=1))
+    [[solution]] = sample_all(searcher, ["q:"], SamplingSpec(n=1))
+    assert steps_of(solution) == (thinking, *lines) and solution.finish_reason == "stop"
+    stops = {stop for prompt, stop in sampler.requests if lines[0] in prompt}
+    assert stops == {("\n",)}
+
+
 def test_stop_strings_start_the_next_step() -> None:
     assert step_stops("auto@1", "") == ("\n\n", *step_stops("step-marker@1", ""))
     assert step_stops("auto@1", "Step 1: a\n") == step_stops("step-marker@1", "")
