@@ -49,6 +49,9 @@ class Completion:
     seconds: Seconds = 0.0  #: Part of the sampler's wall-clock time for this completion.
     #: The stop string that ended the completion; None after end-of-sequence or truncation.
     stop_string: str | None = None
+    #: Whether the engine would have named the stop string. If not, ``stop_string`` is None, and the
+    #: reason of a stop is unknown. Never recorded.
+    is_stop_known: StrictBool = True
     reasoning: str = ""  #: The thinking, if a server returns it in a separate field.
     #: Token ids of the solution so far, which may exceed the text by a part of the last token. None
     #: if the engine does not tell them, or the prompt has no ids. Never recorded.

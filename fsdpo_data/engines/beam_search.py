@@ -31,7 +31,12 @@ from fsdpo_data.core.sampling import (
     SearchCost,
     add_tokens,
 )
-from fsdpo_data.engines.samplers import Sampler, SampleResult, close_engine
+from fsdpo_data.engines.samplers import (
+    Sampler,
+    SampleResult,
+    check_stop_is_known,
+    close_engine,
+)
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
 from fsdpo_data.steps.segment import (
     SEGMENTERS,
@@ -179,7 +184,12 @@ class BeamSampler:
         self._spec = spec
 
     def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
-        """Yield the ``spec.n`` best solutions of each prompt, or the error of one of its texts."""
+        """Yield the ``spec.n`` best solutions of each prompt, or the error of one of its texts.
+
+        Raises:
+            InputError: if the beam is too small, all next steps would be the same, or a server does
+                not name the stop strings of the steps.
+        """
         self._spec.check_sampling(spec)
         batch = _BatchSearch(self._sampler, self._scorer, spec, self._segmenter, self._spec)
         return batch.run(prompts)
@@ -294,6 +304,8 @@ class _BatchSearch:
                     continue
                 completions_by_prefix[key] = iter(completions)
                 for completion in completions:
+                    if step_sampling.stop:
+                        check_stop_is_known(completion)
                     search.tokens = add_tokens(search.tokens, completion.n_tokens)
                     search.seconds += completion.seconds
         return completions_by_prefix

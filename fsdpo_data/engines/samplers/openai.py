@@ -211,6 +211,8 @@ def _parse_completions(response: Mapping[str, Any], seconds: float) -> list[Comp
             n_tokens=n_tokens,
             seconds=seconds / len(choices),
             stop_string=stop if isinstance(stop, str) else None,
+            # The value is null after the end of the sequence, so the key counts.
+            is_stop_known="stop_reason" in choice or "matched_stop" in choice,
             reasoning=choice_text.reasoning,
         )
         completions.append(completion)

@@ -18,7 +18,12 @@ from fsdpo_data.answers.thinking import NO_THINKING, ThinkingSpan, find_thinking
 from fsdpo_data.core.errors import ItemError
 from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, add_tokens
 from fsdpo_data.engines.item_errors import process_by_bisection
-from fsdpo_data.engines.samplers.base import Sampler, SampleResult, close_engine
+from fsdpo_data.engines.samplers.base import (
+    Sampler,
+    SampleResult,
+    check_stop_is_known,
+    close_engine,
+)
 
 #: Samples the prompts of one pass.
 PassSampler: TypeAlias = Callable[[Sequence[Prompt], SamplingSpec], Iterable[SampleResult]]
@@ -42,7 +47,11 @@ class LoadedSampler:
         self._can_continue = can_continue
 
     def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
-        """Yield the completions or the error of each prompt as the prompts finish."""
+        """Yield the completions or the error of each prompt as the prompts finish.
+
+        Raises:
+            InputError: if a server does not name the stop string at the end of a thinking.
+        """
         if self._can_continue and spec.stop:
             return _sample_in_passes(self._sample_pass, prompts, spec)
         return self._sample_pass(prompts, spec)
@@ -98,6 +107,10 @@ class _Draft:
             new: The result.
             pass_spec: How the pass was sampled.
             spec: How to sample the completion.
+
+        Raises:
+            InputError: if the engine does not state whether a stop string ended the pass inside
+                the thinking.
         """
         was_thinking = self._find_thinking().closed is False
         is_pass_shorter = pass_spec.max_tokens < self._count_tokens_left(spec)
@@ -109,6 +122,8 @@ class _Draft:
             seconds=self.completion.seconds + new.seconds,
         )
         is_thinking = self._find_thinking().closed is False
+        if was_thinking or is_thinking:
+            check_stop_is_known(new)
         stopped_in_thinking = bool(new.stop_string) and (was_thinking or is_thinking)
         # Without token counts, the number of tokens left is unknown.
         stopped_at_limit = (

@@ -13,7 +13,7 @@ from typing import Any
 import openai_server
 import polars as pl
 import pytest
-from fakes import sample_all
+from fakes import Judge, sample_all
 from fsdpo_bench.cli.app import app as bench
 from helpers import read_sample_settings, stage_names, statistics_of
 from openai_server import Script, says, sends, serving
@@ -33,7 +33,9 @@ from fsdpo_data.core.sampling import Prompt, SamplingSpec
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.separate_thinking import find_solutions_without_thinking
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
+from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
 from fsdpo_data.engines.samplers.replay import ReplaySampler
 from fsdpo_data.models.resolve import served_weights
@@ -226,6 +228,56 @@ def test_escape_sequences_of_a_server_do_not_reach_the_terminal(
     with pytest.raises(SystemExit):
         run_app(fail)
     assert capfd.readouterr().err == "error: a\ufffd[2Jb\ufffdc\n"
+
+
+def choice_sampler(script: Script, url: str, choice: dict[str, Any]) -> LoadedSampler:
+    """Connect to a server whose next responses have the same choice."""
+    choices = [{"index": 0, "finish_reason": "stop", "text": "One.", **choice}]
+    script.tricks += [says({"choices": choices})] * 9
+    return LoadedSampler(connect(url))
+
+
+#: Choices after the end of the sequence by a server that names stop strings, or truncated ones.
+KNOWN_ENDS: list[dict[str, Any]] = [
+    {"stop_reason": None},
+    {"stop_reason": 151643},
+    {"matched_stop": None},
+    {"matched_stop": 151643},
+    {"finish_reason": "length"},
+]
+
+
+def test_a_server_that_does_not_name_the_stop_string_is_refused_where_it_counts(
+    script: Script, url: str
+) -> None:
+    sampler = choice_sampler(script, url, {})
+    searcher = BeamSampler(sampler, Judge(0), "newline@1", BeamSpec(b1=1, max_steps=1))
+    with pytest.raises(InputError, match=r"does not name the stop string .* vLLM or SGLang"):
+        sample_all(searcher, PROMPTS[:1], SamplingSpec(n=1))
+    spec = SamplingSpec(n=1, stop=("<|im_end|>",))
+    with pytest.raises(InputError, match=r"does not name the stop string .* vLLM or SGLang"):
+        sample_all(sampler, ["1 + 1?<think>\n"], spec)
+    # Without thinking, a stop string and the end of the sequence end a completion alike.
+    [[completion]] = sample_all(sampler, PROMPTS[:1], spec)
+    assert (completion.text, completion.finish_reason) == ("One.", "stop")
+    # Without stop strings, only the end of the sequence ends a completion.
+    searcher = BeamSampler(sampler, Judge(0), "thinking@1", BeamSpec(b1=1, max_steps=1))
+    [[solution]] = sample_all(searcher, PROMPTS[:1], SamplingSpec(n=1))
+    assert (solution.text, solution.finish_reason) == ("One.", "stop")
+
+
+@pytest.mark.parametrize("choice", KNOWN_ENDS)
+def test_a_null_stop_string_is_the_end_of_the_sequence(
+    script: Script, url: str, choice: dict[str, Any]
+) -> None:
+    sampler = choice_sampler(script, url, choice)
+    searcher = BeamSampler(sampler, Judge(0), "newline@1", BeamSpec(b1=1, max_steps=1))
+    finish_reason = choice.get("finish_reason", "stop")
+    [[solution]] = sample_all(searcher, PROMPTS[:1], SamplingSpec(n=1))
+    assert (solution.text, solution.finish_reason) == ("One.", finish_reason)
+    spec = SamplingSpec(n=1, stop=("<|im_end|>",))
+    [[completion]] = sample_all(sampler, ["1 + 1?<think>\n"], spec)
+    assert (completion.text, completion.finish_reason) == ("One.", finish_reason)
 
 
 def test_filtered_completions_count_as_truncated(script: Script, url: str) -> None:
