@@ -87,7 +87,7 @@ class OpenAiSampler:
             self._unknown_finish_reasons.clear()
 
     async def _check_server(self) -> None:
-        """Check address, key and model. A busy server shows errors at the first prompt."""
+        """Check address, key and model, as soon as the server is not busy."""
         async with self._server.open() as client:
             models = await self._server.list_models(client)
         if models is None:

@@ -152,6 +152,58 @@ def test_hostile_responses_are_requested_again(script: Script, url: str, body: b
     assert len(script.requests) == 2
 
 
+@pytest.fixture
+def busy_answers(monkeypatch: pytest.MonkeyPatch) -> list[openai_server.Trick]:
+    """Answers of the server to the next requests for its models."""
+    answers: list[openai_server.Trick] = []
+    list_models = openai_server.Handler.do_GET
+
+    def answer(handler: openai_server.Handler) -> None:
+        if answers:
+            answers.pop(0)(handler)
+        else:
+            list_models(handler)
+
+    monkeypatch.setattr(openai_server.Handler, "do_GET", answer)
+    return answers
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_a_busy_list_of_models_is_requested_again(
+    script: Script, url: str, status: int, busy_answers: list[openai_server.Trick]
+) -> None:
+    script.prm = "tiny"  # a model of vLLM
+    busy_answers += [says({"error": "loading"}, status)] * 3
+    sample_all(connect(url), PROMPTS[:1], SPEC)
+    [request] = script.requests
+    # Without these fields, vLLM takes them from generation_config.json of the model.
+    defaults = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+    assert {name: request.get(name) for name in defaults} == defaults
+    assert not busy_answers
+
+
+def test_a_server_may_have_no_list_of_models(
+    script: Script, url: str, busy_answers: list[openai_server.Trick]
+) -> None:
+    busy_answers.append(says({"error": "no such path"}, 404))
+    sample_all(connect(url), PROMPTS[:1], SPEC)
+    assert "top_k" not in script.requests[0] and not busy_answers
+
+
+def test_a_server_that_stays_busy_is_an_error_before_the_first_prompt(
+    script: Script,
+    url: str,
+    busy_answers: list[openai_server.Trick],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fsdpo_data.engines.server_client.IDLE_TIMEOUT_SECONDS", 0.2)
+    busy_answers += [says({"error": "loading"}, 503)] * 10_000
+    message = r'no list of models in 0\.2 seconds \(the server answered 503: {"error": "loading"}'
+    with pytest.raises(UnavailableError, match=message):
+        connect(url)
+    assert not script.requests
+
+
 #: Answers without a result, and the part of the reason that a user reads.
 BAD_ANSWERS = [
     (says({"choices": []}), 'no choices: {"choices": []}'),
