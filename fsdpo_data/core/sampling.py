@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 from pydantic import ConfigDict, Field, StrictBool, StrictInt, with_config
@@ -49,6 +49,9 @@ class Completion:
     seconds: Seconds = 0.0  #: Part of the sampler's wall-clock time for this completion.
     #: The stop string that ended the completion; None after end-of-sequence or truncation.
     stop_string: str | None = None
+    #: Whether the engine would have named the stop string. If not, ``stop_string`` is None, and the
+    #: reason of a stop is unknown. Never recorded.
+    is_stop_known: StrictBool = True
     reasoning: str = ""  #: The thinking, if a server returns it in a separate field.
     #: Token ids of the solution so far, which may exceed the text by a part of the last token. None
     #: if the engine does not tell them, or the prompt has no ids. Never recorded.
@@ -80,6 +83,8 @@ class Prompt:
     #: Ids of the start, which may reach beyond its text. None if the caller does not continue from
     #: ids.
     token_ids: tuple[int, ...] | None = None
+    #: Whether the thinking has steps, so that stop strings apply inside it, too.
+    has_thinking_steps: bool = False
 
     @property
     def full_text(self) -> str:
@@ -98,7 +103,7 @@ class Prompt:
             return self
         if self.token_ids is None:
             token_ids = None
-        return Prompt(self.text, self.question, self.solution_text + text, token_ids)
+        return replace(self, solution_text=self.solution_text + text, token_ids=token_ids)
 
     @property
     def literal_spans(self) -> list[tuple[int, int]]:

@@ -21,6 +21,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
+from fsdpo_data.answers.thinking import find_thinking
 from fsdpo_data.core.errors import ItemError
 from fsdpo_data.core.options import Options
 from fsdpo_data.core.sampling import (
@@ -30,9 +31,20 @@ from fsdpo_data.core.sampling import (
     SearchCost,
     add_tokens,
 )
-from fsdpo_data.engines.samplers import Sampler, SampleResult, close_engine
+from fsdpo_data.engines.samplers import (
+    Sampler,
+    SampleResult,
+    check_stop_is_known,
+    close_engine,
+)
 from fsdpo_data.engines.scorers import Scorer, ScorerInput
-from fsdpo_data.steps.segment import segmenter_name, split_solution, step_ending, step_stops
+from fsdpo_data.steps.segment import (
+    SEGMENTERS,
+    segmenter_name,
+    split_solution,
+    step_ending,
+    step_stops,
+)
 
 #: Maximum number of tokens per generation; the next generation continues a longer step.
 MAX_STEP_TOKENS = 256
@@ -115,10 +127,15 @@ class _BeamState:
         is_failed = self.error is not None
         return is_failed or all(solution.is_complete for solution in self.beam)
 
-    def continued_prompt(self, solution: _PartialSolution) -> Prompt:
+    def continued_prompt(self, solution: _PartialSolution, segmenter: str) -> Prompt:
         """Return the prompt that continues a partial solution, with its tokens if it has any."""
-        prompt = self.prompt
-        return Prompt(prompt.full_text, prompt.question, solution.text, solution.token_ids)
+        return Prompt(
+            self.prompt.full_text,
+            self.prompt.question,
+            solution.text,
+            solution.token_ids,
+            has_thinking_steps=SEGMENTERS.find(segmenter).splits_thinking,
+        )
 
 
 class _PrefixKey(NamedTuple):
@@ -167,7 +184,12 @@ class BeamSampler:
         self._spec = spec
 
     def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
-        """Yield the ``spec.n`` best solutions of each prompt, or the error of one of its texts."""
+        """Yield the ``spec.n`` best solutions of each prompt, or the error of one of its texts.
+
+        Raises:
+            InputError: if the beam is too small, all next steps would be the same, or a server does
+                not name the stop strings of the steps.
+        """
         self._spec.check_sampling(spec)
         batch = _BatchSearch(self._sampler, self._scorer, spec, self._segmenter, self._spec)
         return batch.run(prompts)
@@ -259,11 +281,16 @@ class _BatchSearch:
                     solutions[key] = solution
         groups: dict[_SamplingGroup, list[_PrefixKey]] = defaultdict(list)
         for key, n in needed.items():
-            stop_strings = step_stops(segmenter_name(self.segmenter), key.text)
+            prompt = searches[key.search_index].prompt
+            answer = key.text[find_thinking(prompt.full_text, key.text).end :]
+            stop_strings = step_stops(segmenter_name(self.segmenter), answer)
             groups[_SamplingGroup(n, stop_strings)].append(key)
         completions_by_prefix = {}
         for group, keys in groups.items():
-            prompts = [searches[key.search_index].continued_prompt(solutions[key]) for key in keys]
+            prompts = [
+                searches[key.search_index].continued_prompt(solutions[key], self.segmenter)
+                for key in keys
+            ]
             step_sampling = self.sampling.replace(
                 n=group.n,
                 max_tokens=min(MAX_STEP_TOKENS, self.sampling.max_tokens),
@@ -277,6 +304,8 @@ class _BatchSearch:
                     continue
                 completions_by_prefix[key] = iter(completions)
                 for completion in completions:
+                    if step_sampling.stop:
+                        check_stop_is_known(completion)
                     search.tokens = add_tokens(search.tokens, completion.n_tokens)
                     search.seconds += completion.seconds
         return completions_by_prefix

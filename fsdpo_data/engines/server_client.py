@@ -4,6 +4,7 @@ Samplers and scorers of the engine ``openai`` share it.
 """
 
 import asyncio
+import itertools
 import math
 import os
 import time
@@ -106,14 +107,15 @@ class ServerClient:
     async def list_models(
         self, client: httpx2.AsyncClient, path: str = "/models"
     ) -> dict[str, dict[str, Any]] | None:
-        """Return the models of the server by name; None if it is busy, or lists no models.
+        """Return the models of the server by name; None if it has no list of models.
 
         Raises:
             InputError: if the server rejects the request.
-            UnavailableError: if no server answers, it has another API, or it rejects the key.
+            UnavailableError: if no server answers, it has another API, it rejects the key, or it is
+                busy for ``IDLE_TIMEOUT_SECONDS``.
         """
-        response = await self.get(client, path)
-        if response.status in (*RETRYABLE_STATUSES, 404):
+        response = await self._get_when_ready(client, path)
+        if response.status == 404:
             return None
         if response.status != 200:
             raise self.response_error(response)
@@ -123,6 +125,28 @@ class ServerClient:
             raise self.unavailable_error(
                 "the server does not follow the OpenAI API. Check the address."
             ) from None
+
+    async def _get_when_ready(self, client: httpx2.AsyncClient, path: str) -> HttpResponse:
+        """Return a response, and repeat the request while the server is busy.
+
+        Raises:
+            UnavailableError: if no server answers, or it is busy for ``IDLE_TIMEOUT_SECONDS``.
+        """
+        deadline = time.monotonic() + IDLE_TIMEOUT_SECONDS
+        for attempt in itertools.count():
+            response = await self.get(client, path)
+            if response.status not in RETRYABLE_STATUSES:
+                break
+            retry_after = response.headers.get("Retry-After", "")
+            delay = retry_delay(retry_after, attempt, max_seconds=deadline - time.monotonic())
+            if delay is None:
+                raise self.unavailable_error(
+                    f"no list of models in {IDLE_TIMEOUT_SECONDS:g} seconds (the server answered "
+                    f"{response.status}: {self._quote(response)}). Try again when the server is "
+                    "ready."
+                )
+            await asyncio.sleep(delay)
+        return response
 
     async def post(
         self,

@@ -203,10 +203,11 @@ class Segmenter:
     description: str  #: Words for the help, such as ``after each line``.
     split: SplitFunction  #: Splits the answer; the steps must join to the text.
     split_thinking: SplitFunction = keep_as_one_step  #: Splits the thinking before the answer.
-    #: Stop strings, or a function from the solution so far to the stop strings of the next step.
-    #: Beam search generates one step at a time. A stop string only means that a step may be
-    #: complete; the segmenter then splits the text so far. See :func:`step_ending`. Without stop
-    #: strings, generation continues, and the segmenter cuts the text later.
+    #: Stop strings, or a function from the answer so far to the stop strings of the next step. The
+    #: answer is empty inside the thinking. Beam search generates one step at a time. A stop string
+    #: only means that a step may be complete; the segmenter then splits the text so far. See
+    #: :func:`step_ending`. Without stop strings, generation continues, and the segmenter cuts the
+    #: text later.
     stops: StopStrings = ()
 
     def __post_init__(self) -> None:
@@ -216,6 +217,11 @@ class Segmenter:
                 field="segmenter",
                 value=self.name,
             )
+
+    @property
+    def splits_thinking(self) -> bool:
+        """Whether the thinking is split, and not one step."""
+        return self.split_thinking is not keep_as_one_step
 
 
 #: Segmenters by full name.
@@ -285,15 +291,15 @@ def _split_text(segmenter: Segmenter, split: SplitFunction, text: str) -> list[s
     )
 
 
-def step_stops(segmenter: str, text: str) -> tuple[str, ...]:
-    """Return the stop strings for the generation of the step after ``text``.
+def step_stops(segmenter: str, answer: str) -> tuple[str, ...]:
+    """Return the stop strings for the generation of the step after ``answer``.
 
     Args:
         segmenter: Full name of the segmenter, e.g. ``auto@1``.
-        text: The solution so far.
+        answer: The solution so far, without its thinking.
     """
     stops = SEGMENTERS.find(segmenter).stops
-    return stops(text) if callable(stops) else stops
+    return stops(answer) if callable(stops) else stops
 
 
 def step_ending(stop: str) -> str:

@@ -4,6 +4,7 @@ from fsdpo_data.engines.samplers.base import (
     EngineLoader,
     Sampler,
     SampleResult,
+    check_stop_is_known,
     close_engine,
     open_engine,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "LoadedSampler",
     "SampleResult",
     "Sampler",
+    "check_stop_is_known",
     "close_engine",
     "open_engine",
 ]

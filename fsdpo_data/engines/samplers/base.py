@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+from fsdpo_data.core.errors import InputError
 from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
 from fsdpo_data.engines.item_errors import ItemResult
@@ -39,6 +40,20 @@ class Sampler(Protocol):
             FsdpoError: if the engine fails, and not only a prompt.
         """
         ...
+
+
+def check_stop_is_known(completion: Completion) -> None:
+    """Check that the engine tells a stop string from the end of the sequence.
+
+    Raises:
+        InputError: if one of them ended the completion, and the engine does not state which.
+    """
+    if completion.finish_reason == "stop" and not completion.is_stop_known:
+        raise InputError(
+            "the server does not name the stop string that ended a completion. The end of a step "
+            "or of the thinking therefore looks like the end of the solution. Serve the model with "
+            "vLLM or SGLang, or use another sampler."
+        )
 
 
 def close_engine(engine: Any) -> None:

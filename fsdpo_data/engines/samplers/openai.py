@@ -87,7 +87,7 @@ class OpenAiSampler:
             self._unknown_finish_reasons.clear()
 
     async def _check_server(self) -> None:
-        """Check address, key and model. A busy server shows errors at the first prompt."""
+        """Check address, key and model, as soon as the server is not busy."""
         async with self._server.open() as client:
             models = await self._server.list_models(client)
         if models is None:
@@ -211,6 +211,8 @@ def _parse_completions(response: Mapping[str, Any], seconds: float) -> list[Comp
             n_tokens=n_tokens,
             seconds=seconds / len(choices),
             stop_string=stop if isinstance(stop, str) else None,
+            # The value is null after the end of the sequence, so the key counts.
+            is_stop_known="stop_reason" in choice or "matched_stop" in choice,
             reasoning=choice_text.reasoning,
         )
         completions.append(completion)

@@ -3,7 +3,8 @@
 A pass sends the text so far to the engine and appends the tokens that come back. Stop strings
 apply only after the thinking, so they may need more than one pass. A pass that starts inside the
 thinking stops at its end marker. If a stop string ends a pass inside the thinking, the next pass
-continues.
+continues. If the thinking has steps (:attr:`Prompt.has_thinking_steps`), stop strings apply inside
+it, too.
 
 An engine that cannot continue a text, such as a chat server or a recording, samples in one pass.
 """
@@ -13,11 +14,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from fsdpo_data.answers.thinking import ThinkingSpan, find_thinking
+from fsdpo_data.answers.thinking import NO_THINKING, ThinkingSpan, find_thinking
 from fsdpo_data.core.errors import ItemError
 from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, add_tokens
 from fsdpo_data.engines.item_errors import process_by_bisection
-from fsdpo_data.engines.samplers.base import Sampler, SampleResult, close_engine
+from fsdpo_data.engines.samplers.base import (
+    Sampler,
+    SampleResult,
+    check_stop_is_known,
+    close_engine,
+)
 
 #: Samples the prompts of one pass.
 PassSampler: TypeAlias = Callable[[Sequence[Prompt], SamplingSpec], Iterable[SampleResult]]
@@ -41,7 +47,11 @@ class LoadedSampler:
         self._can_continue = can_continue
 
     def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
-        """Yield the completions or the error of each prompt as the prompts finish."""
+        """Yield the completions or the error of each prompt as the prompts finish.
+
+        Raises:
+            InputError: if a server does not name the stop string at the end of a thinking.
+        """
         if self._can_continue and spec.stop:
             return _sample_in_passes(self._sample_pass, prompts, spec)
         return self._sample_pass(prompts, spec)
@@ -97,6 +107,10 @@ class _Draft:
             new: The result.
             pass_spec: How the pass was sampled.
             spec: How to sample the completion.
+
+        Raises:
+            InputError: if the engine does not state whether a stop string ended the pass inside
+                the thinking.
         """
         was_thinking = self._find_thinking().closed is False
         is_pass_shorter = pass_spec.max_tokens < self._count_tokens_left(spec)
@@ -108,6 +122,8 @@ class _Draft:
             seconds=self.completion.seconds + new.seconds,
         )
         is_thinking = self._find_thinking().closed is False
+        if was_thinking or is_thinking:
+            check_stop_is_known(new)
         stopped_in_thinking = bool(new.stop_string) and (was_thinking or is_thinking)
         # Without token counts, the number of tokens left is unknown.
         stopped_at_limit = (
@@ -128,7 +144,10 @@ class _Draft:
         self.is_finished = (n_tokens or 0) >= spec.max_tokens
 
     def _find_thinking(self) -> ThinkingSpan:
-        return find_thinking(self.prompt.full_text, self.completion.text)
+        """Return the thinking in which stop strings do not apply."""
+        if self.prompt.has_thinking_steps:
+            return NO_THINKING
+        return find_thinking(self.prompt.text, self.prompt.solution_text + self.completion.text)
 
     def _count_tokens_left(self, spec: SamplingSpec) -> int:
         return max(1, spec.max_tokens - (self.completion.n_tokens or 0))

@@ -60,6 +60,27 @@ def test_beam_search_keeps_the_stop_strings_of_steps_out_of_the_thinking(
     assert solution.text.endswith(ANSWER)
 
 
+@pytest.mark.parametrize(("opens", "prompt"), [("", "2+2?<think>\n"), ("<think>\n", "2+2?")])
+def test_stop_strings_end_steps_of_the_thinking_only_if_the_segmenter_splits_it(
+    opens: str, prompt: str
+) -> None:
+    thoughts = [f"Thought {i}: {'we add the numbers again. ' * 4}" for i in range(9)]
+    requests = {}
+    for segmenter, n_steps in (("auto@1", 1 + 2), ("both@1", 9 + 1)):
+        sampler = ThinkingSampler("\n\n".join(thoughts), opens=opens)
+        spec = BeamSpec(b1=1, b2=1, max_steps=90)
+        searcher = BeamSampler(LoadedSampler(sampler), Judge(0), segmenter, spec)
+        [[solution]] = sample_all(searcher, [prompt], SamplingSpec(n=1, max_tokens=2000))
+        assert solution.finish_reason == "stop" and solution.text.endswith(ANSWER)
+        assert len(steps_of(solution)) == n_steps
+        assert solution.n_tokens == len(solution.text)  # no text was generated twice
+        requests[segmenter] = sampler.requests
+    contexts = [(context, spec.stop) for [context], spec in requests["auto@1"]]
+    stops = {stop for context, stop in contexts[1:] if "</think>" not in context}
+    assert stops == {("</think>",)}
+    assert all("</think>" not in spec.stop for _, spec in requests["both@1"])
+
+
 def reference_search(
     prompt: str, writer: Writer, judge: Judge, sampling: SamplingSpec, spec: BeamSpec
 ) -> list[tuple[str, tuple[str, ...], bool]]:
@@ -316,6 +337,36 @@ def test_search_rounds_end_at_step_boundaries(segmenter: str, separator: str, ma
         lengths = [len(item.steps) for item in seen]
         assert all(later - earlier <= 1 for earlier, later in pairwise(lengths))
         assert max(lengths) <= 5
+
+
+class ScriptSampler(TextSampler):
+    """A sampler that continues one text, one token per character, and records stop strings."""
+
+    def __init__(self, script: str) -> None:
+        self.script = script
+        self.requests: list[tuple[str, tuple[str, ...]]] = []
+
+    def complete_texts(self, prompts: Sequence[str], spec: SamplingSpec) -> list[list[Completion]]:
+        self.requests += [(prompt, spec.stop) for prompt in prompts]
+        return [[self.one(prompt, spec)] * spec.n for prompt in prompts]
+
+    def one(self, prompt: str, spec: SamplingSpec) -> Completion:
+        remaining = self.script.removeprefix(prompt.removeprefix("q:"))
+        text, stop = cut_at_stop(remaining[: spec.max_tokens], spec.stop)
+        is_finished = stop is not None or len(remaining) <= spec.max_tokens
+        n_tokens = len(text) + len(stop or "")
+        return Completion(text, "stop" if is_finished else "length", n_tokens, stop_string=stop)
+
+
+def test_blank_lines_in_the_thinking_do_not_choose_the_stop_strings_of_the_answer() -> None:
+    thinking = "<think>\nOne.\n\nTwo.\n</think>\n\n"
+    lines = [f"We add {number}.\n" for number in range(9)]
+    sampler = ScriptSampler(thinking + "".join(lines))
+    searcher = BeamSampler(LoadedSampler(sampler), Judge(0), "auto@1", BeamSpec(b1=1, b2=1))
+    [[solution]] = sample_all(searcher, ["q:"], SamplingSpec(n=1))
+    assert steps_of(solution) == (thinking, *lines) and solution.finish_reason == "stop"
+    stops = {stop for prompt, stop in sampler.requests if lines[0] in prompt}
+    assert stops == {("\n",)}
 
 
 def test_stop_strings_start_the_next_step() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import openai_server
 import polars as pl
 import pytest
-from fakes import sample_all
+from fakes import Judge, sample_all
 from fsdpo_bench.cli.app import app as bench
 from helpers import read_sample_settings, stage_names, statistics_of
 from openai_server import Script, says, sends, serving
@@ -33,7 +33,9 @@ from fsdpo_data.core.sampling import Prompt, SamplingSpec
 from fsdpo_data.dataset.derive import derive_dataset
 from fsdpo_data.dataset.separate_thinking import find_solutions_without_thinking
 from fsdpo_data.dataset.validate import validate
+from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
 from fsdpo_data.engines.options import SamplerOptions, ServerOptions
+from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
 from fsdpo_data.engines.samplers.replay import ReplaySampler
 from fsdpo_data.models.resolve import served_weights
@@ -150,6 +152,58 @@ def test_hostile_responses_are_requested_again(script: Script, url: str, body: b
     assert len(script.requests) == 2
 
 
+@pytest.fixture
+def busy_answers(monkeypatch: pytest.MonkeyPatch) -> list[openai_server.Trick]:
+    """Answers of the server to the next requests for its models."""
+    answers: list[openai_server.Trick] = []
+    list_models = openai_server.Handler.do_GET
+
+    def answer(handler: openai_server.Handler) -> None:
+        if answers:
+            answers.pop(0)(handler)
+        else:
+            list_models(handler)
+
+    monkeypatch.setattr(openai_server.Handler, "do_GET", answer)
+    return answers
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_a_busy_list_of_models_is_requested_again(
+    script: Script, url: str, status: int, busy_answers: list[openai_server.Trick]
+) -> None:
+    script.prm = "tiny"  # a model of vLLM
+    busy_answers += [says({"error": "loading"}, status)] * 3
+    sample_all(connect(url), PROMPTS[:1], SPEC)
+    [request] = script.requests
+    # Without these fields, vLLM takes them from generation_config.json of the model.
+    defaults = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+    assert {name: request.get(name) for name in defaults} == defaults
+    assert not busy_answers
+
+
+def test_a_server_may_have_no_list_of_models(
+    script: Script, url: str, busy_answers: list[openai_server.Trick]
+) -> None:
+    busy_answers.append(says({"error": "no such path"}, 404))
+    sample_all(connect(url), PROMPTS[:1], SPEC)
+    assert "top_k" not in script.requests[0] and not busy_answers
+
+
+def test_a_server_that_stays_busy_is_an_error_before_the_first_prompt(
+    script: Script,
+    url: str,
+    busy_answers: list[openai_server.Trick],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fsdpo_data.engines.server_client.IDLE_TIMEOUT_SECONDS", 0.2)
+    busy_answers += [says({"error": "loading"}, 503)] * 10_000
+    message = r'no list of models in 0\.2 seconds \(the server answered 503: {"error": "loading"}'
+    with pytest.raises(UnavailableError, match=message):
+        connect(url)
+    assert not script.requests
+
+
 #: Answers without a result, and the part of the reason that a user reads.
 BAD_ANSWERS = [
     (says({"choices": []}), 'no choices: {"choices": []}'),
@@ -226,6 +280,56 @@ def test_escape_sequences_of_a_server_do_not_reach_the_terminal(
     with pytest.raises(SystemExit):
         run_app(fail)
     assert capfd.readouterr().err == "error: a\ufffd[2Jb\ufffdc\n"
+
+
+def choice_sampler(script: Script, url: str, choice: dict[str, Any]) -> LoadedSampler:
+    """Connect to a server whose next responses have the same choice."""
+    choices = [{"index": 0, "finish_reason": "stop", "text": "One.", **choice}]
+    script.tricks += [says({"choices": choices})] * 9
+    return LoadedSampler(connect(url))
+
+
+#: Choices after the end of the sequence by a server that names stop strings, or truncated ones.
+KNOWN_ENDS: list[dict[str, Any]] = [
+    {"stop_reason": None},
+    {"stop_reason": 151643},
+    {"matched_stop": None},
+    {"matched_stop": 151643},
+    {"finish_reason": "length"},
+]
+
+
+def test_a_server_that_does_not_name_the_stop_string_is_refused_where_it_counts(
+    script: Script, url: str
+) -> None:
+    sampler = choice_sampler(script, url, {})
+    searcher = BeamSampler(sampler, Judge(0), "newline@1", BeamSpec(b1=1, max_steps=1))
+    with pytest.raises(InputError, match=r"does not name the stop string .* vLLM or SGLang"):
+        sample_all(searcher, PROMPTS[:1], SamplingSpec(n=1))
+    spec = SamplingSpec(n=1, stop=("<|im_end|>",))
+    with pytest.raises(InputError, match=r"does not name the stop string .* vLLM or SGLang"):
+        sample_all(sampler, ["1 + 1?<think>\n"], spec)
+    # Without thinking, a stop string and the end of the sequence end a completion alike.
+    [[completion]] = sample_all(sampler, PROMPTS[:1], spec)
+    assert (completion.text, completion.finish_reason) == ("One.", "stop")
+    # Without stop strings, only the end of the sequence ends a completion.
+    searcher = BeamSampler(sampler, Judge(0), "thinking@1", BeamSpec(b1=1, max_steps=1))
+    [[solution]] = sample_all(searcher, PROMPTS[:1], SamplingSpec(n=1))
+    assert (solution.text, solution.finish_reason) == ("One.", "stop")
+
+
+@pytest.mark.parametrize("choice", KNOWN_ENDS)
+def test_a_null_stop_string_is_the_end_of_the_sequence(
+    script: Script, url: str, choice: dict[str, Any]
+) -> None:
+    sampler = choice_sampler(script, url, choice)
+    searcher = BeamSampler(sampler, Judge(0), "newline@1", BeamSpec(b1=1, max_steps=1))
+    finish_reason = choice.get("finish_reason", "stop")
+    [[solution]] = sample_all(searcher, PROMPTS[:1], SamplingSpec(n=1))
+    assert (solution.text, solution.finish_reason) == ("One.", finish_reason)
+    spec = SamplingSpec(n=1, stop=("<|im_end|>",))
+    [[completion]] = sample_all(sampler, ["1 + 1?<think>\n"], spec)
+    assert (completion.text, completion.finish_reason) == ("One.", finish_reason)
 
 
 def test_filtered_completions_count_as_truncated(script: Script, url: str) -> None:

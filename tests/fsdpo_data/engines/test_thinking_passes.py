@@ -10,14 +10,14 @@ from fakes import THOUGHT, ThinkingSampler, sample_all
 from random_model import save_random_model
 
 from fsdpo_data.answers.thinking import THINKING_MARKERS
-from fsdpo_data.core.sampling import Completion, SamplingSpec
+from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec
 from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.tokenization import CompletionDecoder
 from fsdpo_data.models.prompts import load_tokenizer
 
 
 def solve(
-    model: ThinkingSampler, prompt: str = "2+2?<think>\n", **spec_fields: Any
+    model: ThinkingSampler, prompt: str | Prompt = "2+2?<think>\n", **spec_fields: Any
 ) -> list[Completion]:
     spec = SamplingSpec(**{"n": 2, "max_tokens": 100, **spec_fields})
     [completions] = sample_all(LoadedSampler(model), [prompt], spec)
@@ -49,6 +49,21 @@ def test_stop_strings_apply_after_thinking_opened_by_the_model() -> None:
     completions = solve(model, "2+2?", stop=("\n\nMore",))
     assert [completion.text[-8:] for completion in completions] == ["It is 4."] * 2
     assert len(model.requests) == 3 + 1  # "\n\nMore" is not in the thinking, so one pass is enough
+
+
+@pytest.mark.parametrize(("opens", "question"), [("<think>\n", "2+2?"), ("", "2+2?<think>\n")])
+def test_stop_strings_apply_after_thinking_that_a_prefix_has_started(
+    opens: str, question: str
+) -> None:
+    prefix = f"{opens}Hm.\n\n"
+    prompt = Prompt(question, solution_text=prefix)
+    for completion in solve(ThinkingSampler(opens=opens), prompt, stop=("\n\n",)):
+        assert prefix + completion.text == f"{opens}{THOUGHT}</think>"
+        assert completion.stop_string == "\n\n"
+    # The thinking of this prefix has ended.
+    prompt = Prompt(question, solution_text=f"{opens}{THOUGHT}</think>\n\n1: ")
+    for completion in solve(ThinkingSampler(opens=opens), prompt, stop=("\n\n",)):
+        assert (completion.text, completion.stop_string) == ("It is 4.", "\n\n")
 
 
 def test_the_answer_has_the_remaining_tokens() -> None:
