@@ -93,8 +93,10 @@ class _PartialSolution:
 
     text: str = ""  #: All steps joined.
     steps: tuple[str, ...] = ()  #: The steps so far.
-    #: Number of generated tokens, including the tokens of dropped steps; None if unknown.
+    #: Number of tokens of the text, and of the stop string after it; None if unknown.
     n_tokens: int | None = 0
+    #: Number of generated tokens, including the tokens of dropped steps; None if unknown.
+    n_generated_tokens: int | None = 0
     #: Ids of the generated tokens, which may reach beyond the text; None if the engine has no ids.
     token_ids: tuple[int, ...] | None = ()
     is_finished: bool = False  #: Whether the model ended the solution.
@@ -164,8 +166,9 @@ class BeamSampler:
     """A sampler that searches with a policy and a reward model.
 
     ``SamplingSpec.n`` is the number of solutions to return: the best of the beam, the best one
-    first. ``max_tokens`` limits a solution; its last step may exceed it by fewer than
-    ``MAX_STEP_TOKENS`` tokens. Prompts have the question if the reward model has its own prompt.
+    first. ``max_tokens`` limits the tokens that are generated for a solution, with the tokens of
+    dropped steps; the last step may exceed it by fewer than ``MAX_STEP_TOKENS`` tokens. Prompts
+    have the question if the reward model has its own prompt.
     """
 
     def __init__(self, sampler: Sampler, scorer: Scorer, segmenter: str, spec: BeamSpec) -> None:
@@ -321,9 +324,11 @@ class _BatchSearch:
             ending = step_ending(stop)
             # Words contain the space before them. Without ids, the next completion has the space.
             text += ending if completion.token_ids is not None else ending.rstrip(" ")
-        n_tokens = add_tokens(solution.n_tokens, completion.n_tokens)
+        n_generated_tokens = add_tokens(solution.n_generated_tokens, completion.n_tokens)
         is_context_full = completion.finish_reason == "length" and not completion.text
-        is_budget_spent = n_tokens is not None and n_tokens >= self.sampling.max_tokens
+        is_budget_spent = (
+            n_generated_tokens is not None and n_generated_tokens >= self.sampling.max_tokens
+        )
         is_stuck = is_context_full or is_budget_spent
         if completion.finish_reason == "length" and completion.token_ids and not is_stuck:
             text = text.rstrip(
@@ -331,15 +336,21 @@ class _BatchSearch:
             )  # the next tokens complete the character
         steps = split_solution(prompt.full_text, text, self.segmenter)
         is_finished = completion.finish_reason == "stop" and not is_step_end
+        n_tokens = _count_tokens(solution, completion)
         n_allowed_steps = len(solution.steps) + 1
         if len(steps) > n_allowed_steps:  # the completion contains later steps; drop them
             steps = steps[:n_allowed_steps]
             is_finished = False
+            n_chars = len(text)
             text = "".join(steps)
+            if n_tokens is not None:
+                # An estimate. The ids of the next generation, if the engine has ids, correct it.
+                n_tokens = math.ceil(n_tokens * len(text) / n_chars)
         return _PartialSolution(
             text=text,
             steps=tuple(steps),
             n_tokens=n_tokens,
+            n_generated_tokens=n_generated_tokens,
             token_ids=completion.token_ids,
             is_finished=is_finished,
             is_stuck=is_stuck,
@@ -380,6 +391,16 @@ class _BatchSearch:
                 reward=rewards[-1] if rewards else -math.inf,
                 rewards=None if rewards is None else tuple(rewards),
             )
+
+
+def _count_tokens(solution: _PartialSolution, completion: Completion) -> int | None:
+    """Return the number of tokens of a partial solution with a completion.
+
+    The ids of a completion do not include the tokens that an earlier generation dropped.
+    """
+    if completion.token_ids is not None:
+        return len(completion.token_ids)
+    return add_tokens(solution.n_tokens, completion.n_tokens)
 
 
 def _make_completion(solution: _PartialSolution, search: _BeamState, seconds: float) -> Completion:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 import pytest
@@ -28,7 +29,7 @@ from fsdpo_data.core.identity import ModelRef
 from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, SearchCost
 from fsdpo_data.engines import beam_search
 from fsdpo_data.engines.beam_search import BeamSampler, BeamSpec
-from fsdpo_data.engines.samplers import LoadedSampler
+from fsdpo_data.engines.samplers import LoadedSampler, SampleResult
 from fsdpo_data.engines.samplers.tokenization import cut_at_stop
 from fsdpo_data.engines.scorers import ScorerInput
 from fsdpo_data.steps.segment import (
@@ -459,6 +460,67 @@ def test_every_solution_of_a_search_has_its_cost() -> None:
     for solution in solutions:
         assert solution.search_cost == SearchCost(discarded_tokens=2 + 4 - 2, prm_calls=2 + 4)
     assert [solution.step_rewards for solution in solutions] == [(0.5, 0.95), (0.5, 0.6)]
+
+
+class WordSampler:
+    """A sampler that continues one text word by word, with or without the ids of its words."""
+
+    model = ModelRef("words", "0")
+
+    def __init__(self, script: str, *, has_ids: bool) -> None:
+        self.words = re.findall(r"\w+|\W", script)
+        self.has_ids = has_ids
+        self.n_generated = 0
+
+    def sample(self, prompts: Sequence[Prompt], spec: SamplingSpec) -> Iterator[SampleResult]:
+        for index, prompt in enumerate(prompts):
+            yield index, [self.one(prompt.solution_text, spec)] * spec.n
+
+    def one(self, solution_text: str, spec: SamplingSpec) -> Completion:
+        ends = list(accumulate(map(len, self.words), initial=0))
+        start = end = ends.index(len(solution_text))
+        text, stop = "", None
+        while end < len(self.words) and stop is None:
+            end += 1
+            text, stop = cut_at_stop("".join(self.words[start:end]), spec.stop)
+        self.n_generated += end - start
+        token_ids = tuple(range(end)) if self.has_ids else None
+        return Completion(text, "stop", end - start, stop_string=stop, token_ids=token_ids)
+
+
+LINES = "".join(f"We add {number} to the {'very ' * number}long sum.\n" for number in range(6))
+
+
+@pytest.mark.parametrize(
+    "script", [LINES, LINES.replace("We", "Step 1: We"), f"<think>\n{LINES}</think>\n\n{LINES}"]
+)
+def test_tokens_of_dropped_steps_are_discarded(script: str) -> None:
+    counts = {}
+    for has_ids in (True, False):
+        sampler = WordSampler(script, has_ids=has_ids)
+        searcher = BeamSampler(sampler, Judge(0), "auto@1", BeamSpec(b1=1, b2=1))
+        [[solution]] = sample_all(searcher, ["q:"], SamplingSpec(n=1))
+        assert (solution.text, solution.finish_reason) == (script, "stop")
+        assert solution.n_tokens is not None and solution.search_cost is not None
+        discarded_tokens = solution.search_cost.discarded_tokens
+        assert discarded_tokens == sampler.n_generated - solution.n_tokens
+        counts[has_ids] = solution.n_tokens
+    n_words = len(sampler.words)
+    assert counts[True] == n_words < sampler.n_generated
+    # Estimated. Without ids, the words of "Step " in a stop string count twice.
+    assert 0.95 * n_words < counts[False] < 1.05 * n_words + 2 * script.count("Step ")
+
+
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_the_tokens_of_a_cut_generation_are_estimated_by_its_text(has_ids: bool) -> None:
+    sampler = WordSampler(LINES, has_ids=has_ids)
+    spec = BeamSpec(b1=1, b2=1, max_steps=1)
+    searcher = BeamSampler(sampler, Judge(0), "auto@1", spec)
+    [[solution]] = sample_all(searcher, ["q:"], SamplingSpec(n=1))
+    assert (solution.text, solution.finish_reason) == ("We add 0 to the long sum.\n", "length")
+    n_tokens = math.ceil(len(sampler.words) * len(solution.text) / len(LINES))
+    assert solution.n_tokens == n_tokens
+    assert solution.search_cost == SearchCost(len(sampler.words) - n_tokens, prm_calls=1)
 
 
 def test_searches_are_returned_as_soon_as_they_are_done() -> None:
