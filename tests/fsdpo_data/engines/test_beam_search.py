@@ -67,7 +67,7 @@ def test_stop_strings_end_steps_of_the_thinking_only_if_the_segmenter_splits_it(
 ) -> None:
     thoughts = [f"Thought {i}: {'we add the numbers again. ' * 4}" for i in range(9)]
     requests = {}
-    for segmenter, n_steps in (("auto@1", 1 + 2), ("both@1", 9 + 1)):
+    for segmenter, n_steps in (("auto@1", 1 + 2), ("both@2", 9 + 1)):
         sampler = ThinkingSampler("\n\n".join(thoughts), opens=opens)
         spec = BeamSpec(b1=1, b2=1, max_steps=90)
         searcher = BeamSampler(LoadedSampler(sampler), Judge(0), segmenter, spec)
@@ -79,7 +79,7 @@ def test_stop_strings_end_steps_of_the_thinking_only_if_the_segmenter_splits_it(
     contexts = [(context, spec.stop) for [context], spec in requests["auto@1"]]
     stops = {stop for context, stop in contexts[1:] if "</think>" not in context}
     assert stops == {("</think>",)}
-    assert all("</think>" not in spec.stop for _, spec in requests["both@1"])
+    assert all("</think>" not in spec.stop for _, spec in requests["both@2"])
 
 
 def reference_search(

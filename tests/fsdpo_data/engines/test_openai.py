@@ -313,7 +313,7 @@ def test_a_server_that_does_not_name_the_stop_string_is_refused_where_it_counts(
     [[completion]] = sample_all(sampler, PROMPTS[:1], spec)
     assert (completion.text, completion.finish_reason) == ("One.", "stop")
     # Without stop strings, only the end of the sequence ends a completion.
-    searcher = BeamSampler(sampler, Judge(0), "thinking@1", BeamSpec(b1=1, max_steps=1))
+    searcher = BeamSampler(sampler, Judge(0), "thinking@2", BeamSpec(b1=1, max_steps=1))
     [[solution]] = sample_all(searcher, PROMPTS[:1], SamplingSpec(n=1))
     assert (solution.text, solution.finish_reason) == ("One.", "stop")
 
