@@ -66,7 +66,7 @@ def dataset_card(
         name=name,
         title=dataset_title(stages),
         revision=revision,
-        build_command=build_command(stages),
+        build_command=build_command(stages, card_data.rows["problems"]),
         policy=policy_argument(stages),
     )
     return front_matter(_metadata(card_data)) + body
@@ -89,18 +89,25 @@ def dataset_title(stages: StageEntries) -> str:
     return f"Step-annotated solutions by {stages['sample']['options']['model']['name']}"
 
 
-def build_command(stages: StageEntries) -> str:
-    """Return the command that samples the solutions again; empty if they were not sampled here."""
+def build_command(stages: StageEntries, n_problems: int) -> str:
+    """Return the command that samples the solutions again; empty if they were not sampled here.
+
+    Manifests of benchmarks, and earlier ones, do not state how problems were drawn. Their number
+    is the limit then, unless a selection or an edit has changed it.
+    """
     sampled = stages["sample"]["options"]
     problems = stages["problems"]["options"]
     sources = problems["sources"]
     if "import" in stages or "unknown" in sampled["sampling"].values():
         return ""
+    is_changed = "edit" in stages or any(
+        "rows" in entry.get("writes", ()) for entry in stages.values()
+    )
     options = {
         "model": pinned_name(sampled["model"]),
         "problems": [pinned_name(source) for source in sources],
         "split": sources[0]["split"],
-        "limit": problems.get("limit"),
+        "limit": problems.get("limit", None if is_changed else n_problems),
         "limit-seed": problems.get("limit_seed"),
         "template": template_option(sampled["template"]),
         "samples": sampled["sampling"]["n"],

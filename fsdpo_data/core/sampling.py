@@ -49,9 +49,6 @@ class Completion:
     seconds: Seconds = 0.0  #: Part of the sampler's wall-clock time for this completion.
     #: The stop string that ended the completion; None after end-of-sequence or truncation.
     stop_string: str | None = None
-    #: Whether the engine would have named the stop string. If not, ``stop_string`` is None, and the
-    #: reason of a stop is unknown. Never recorded.
-    is_stop_known: StrictBool = True
     reasoning: str = ""  #: The thinking, if a server returns it in a separate field.
     #: Token ids of the solution so far, which may exceed the text by a part of the last token. None
     #: if the engine does not tell them, or the prompt has no ids. Never recorded.
@@ -66,6 +63,9 @@ class Completion:
     #: Cost of the search that found the solution; None without a search. All solutions of a search
     #: have the same number of tokens and discarded tokens together.
     search_cost: SearchCost | None = None
+    #: Whether the engine would have named the stop string. If not, ``stop_string`` is None, and the
+    #: reason of a stop is unknown. Never recorded.
+    is_stop_known: StrictBool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,7 @@ class Prompt:
     #: Ids of the start, which may reach beyond its text. None if the caller does not continue from
     #: ids.
     token_ids: tuple[int, ...] | None = None
-    #: Whether the thinking has steps, so that stop strings apply inside it, too.
-    has_thinking_steps: bool = False
+    thinking_stops: tuple[str, ...] = ()  #: Stop strings that also apply inside the thinking.
 
     @property
     def full_text(self) -> str:

@@ -208,21 +208,18 @@ def lacks_chat_format(manifest: Manifest) -> bool:
 
 
 def problem_settings(source: ProblemSet) -> ProblemSettings:
-    """Return the settings of problems."""
+    """Return the settings of problems that identify a run: their sources and the problems."""
     problem_ids = [problem.id for problem in source.problems]
-    return ProblemSettings(
-        sources=list(source.source_refs),
-        digest=digest(problem_ids),
-        limit=source.limit,
-        limit_seed=source.limit_seed,
-    )
+    return ProblemSettings(sources=list(source.source_refs), digest=digest(problem_ids))
 
 
 def problem_record(source: ProblemSet) -> ProblemsRecord:
-    """Return the entry of problems, with the number of unusable input rows by reason."""
+    """Return the entry of problems: how they were drawn, and unusable input rows by reason."""
     reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined_rows)
     counts = StageCounts(quarantined=dict(sorted(reasons.items())))
-    return ProblemsRecord(name=PROBLEMS_STAGE, options=problem_settings(source), counts=counts)
+    settings = problem_settings(source)
+    settings.limit, settings.limit_seed = source.limit, source.limit_seed
+    return ProblemsRecord(name=PROBLEMS_STAGE, options=settings, counts=counts)
 
 
 def make_manifest(records: Sequence[AnyRecord], files: list[FileEntry]) -> Manifest:

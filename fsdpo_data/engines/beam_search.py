@@ -136,7 +136,7 @@ class _BeamState:
             self.prompt.question,
             solution.text,
             solution.token_ids,
-            has_thinking_steps=SEGMENTERS.find(segmenter).splits_thinking,
+            thinking_stops=_thinking_stops(segmenter),
         )
 
 
@@ -391,6 +391,11 @@ class _BatchSearch:
                 reward=rewards[-1] if rewards else -math.inf,
                 rewards=None if rewards is None else tuple(rewards),
             )
+
+
+def _thinking_stops(segmenter: str) -> tuple[str, ...]:
+    """Return the stop strings of steps of the thinking; none if a segmenter keeps it whole."""
+    return step_stops(segmenter, "") if SEGMENTERS.find(segmenter).splits_thinking else ()
 
 
 def _count_tokens(solution: _PartialSolution, completion: Completion) -> int | None:

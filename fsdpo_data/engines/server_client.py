@@ -5,6 +5,7 @@ Samplers and scorers of the engine ``openai`` share it.
 
 import asyncio
 import itertools
+import logging
 import math
 import os
 import time
@@ -40,6 +41,8 @@ MAX_ANSWERS_WITHOUT_RESULT = 6
 _MAX_QUOTED_CHARS = 300  #: Characters of a response in an error message.
 
 ResultT = TypeVar("ResultT")
+
+log = logging.getLogger(__name__)
 
 
 class RejectedError(ItemError):
@@ -115,7 +118,13 @@ class ServerClient:
                 busy for ``IDLE_TIMEOUT_SECONDS``.
         """
         response = await self._get_when_ready(client, path)
-        if response.status == 404:
+        if response.status == INTERNAL_ERROR_STATUS:
+            log.warning(
+                f"{self.url} does not list its models ({response.status}: "
+                f"{self._quote(response)}), so the name of the model is not checked, and sampling "
+                "defaults of a checkpoint may apply."
+            )
+        if response.status in (404, INTERNAL_ERROR_STATUS):
             return None
         if response.status != 200:
             raise self.response_error(response)
@@ -129,14 +138,22 @@ class ServerClient:
     async def _get_when_ready(self, client: httpx2.AsyncClient, path: str) -> HttpResponse:
         """Return a response, and repeat the request while the server is busy.
 
+        A server that fails at this request, again and again, is not busy.
+
         Raises:
             UnavailableError: if no server answers, or it is busy for ``IDLE_TIMEOUT_SECONDS``.
         """
         deadline = time.monotonic() + IDLE_TIMEOUT_SECONDS
         for attempt in itertools.count():
             response = await self.get(client, path)
-            if response.status not in RETRYABLE_STATUSES:
+            has_failed = (
+                response.status == INTERNAL_ERROR_STATUS
+                and attempt + 1 >= MAX_ANSWERS_WITHOUT_RESULT
+            )
+            if response.status not in RETRYABLE_STATUSES or has_failed:
                 break
+            if not attempt:
+                log.warning(f"{self.url} is busy (status {response.status}): waiting for it")
             retry_after = response.headers.get("Retry-After", "")
             delay = retry_delay(retry_after, attempt, max_seconds=deadline - time.monotonic())
             if delay is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import pydantic
 
@@ -26,9 +26,20 @@ class ImportedPairSettings(FileModel):
     style: Literal["imported"]  #: Separates these pairs from the others.
 
 
+def _style(settings: Any) -> str:
+    """Return the style of the options of pairs; ``full`` for those of complete solutions."""
+    style = (
+        settings.get("style") if isinstance(settings, dict) else getattr(settings, "style", None)
+    )
+    return "full" if style is None else str(style)
+
+
 #: The options of pairs in a manifest: Step-DPO pairs, imported ones, or complete solutions.
 PairSettings: TypeAlias = Annotated[
-    StepPairSettings | ImportedPairSettings | PairSpec, pydantic.Field(union_mode="left_to_right")
+    Annotated[StepPairSettings, pydantic.Tag("step-dpo")]
+    | Annotated[ImportedPairSettings, pydantic.Tag("imported")]
+    | Annotated[PairSpec, pydantic.Tag("full")],
+    pydantic.Discriminator(_style),
 ]
 #: Columns of solutions that the checks compare with the pairs.
 _COLUMNS = ("problem_id", "prompt", "completions", "step_rewards", "outcome", "finish_reason")

@@ -30,12 +30,13 @@ _KEYWORDS = frozenset(
 )
 #: Functions whose results have no sign in polars, so that a difference below zero would wrap.
 _UNSIGNED_FUNCTIONS = frozenset(("array_length", "char_length", "length", "octet_length", "strpos"))
+_UNSIGNED_TYPES = (pl.UInt8, pl.UInt16, pl.UInt32)
 _REFUSED_KEYWORDS = frozenset(("over", "select"))
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
 _CALL = re.compile(r"(\w+)\s*\(")
 _WORD = re.compile(r"\w+")
 _INNERMOST = re.compile(r"\(([^()]*)\)")
-_COMPARISON = re.compile(r"<=|>=|<>|!=|=+|<|>")
+_ORDER = re.compile(r"(?<![<>=!])(?:<=|>=|<|>)(?![<>=])")
 _BETWEEN_COMPARISONS = re.compile(r"(?i)\b(?:and|or|not|when|then|else)\b|,")
 _MIN_INT64 = -(2**63)
 _MAX_INT64 = 2**63 - 1
@@ -74,7 +75,8 @@ class RowCondition:
             InputError: if the condition does not fit the types of the columns, or is not a
                 condition.
         """
-        unsigned = [name for name in self.names if rows[name].dtype.is_unsigned_integer()]
+        # Counts. Hashes of 64 bits have no signed type.
+        unsigned = [name for name in self.names if rows[name].dtype in _UNSIGNED_TYPES]
         try:
             rows = rows.with_columns(pl.col(unsigned).cast(pl.Int64))
             values = rows.select(condition=self.expr)["condition"]
@@ -143,14 +145,14 @@ def parse_condition(text: str, field: str) -> RowCondition:
 
 
 def _has_chain(unquoted: str) -> bool:
-    """Whether one of the comparisons of a condition has a comparison as a side."""
+    """Whether a condition has a chain such as ``a < b < c``."""
     parts = []
     while innermost := _INNERMOST.search(unquoted):
         parts.append(innermost[1])
         unquoted = f"{unquoted[: innermost.start()]}x{unquoted[innermost.end() :]}"
     parts.append(unquoted)
     clauses = (clause for part in parts for clause in _BETWEEN_COMPARISONS.split(part))
-    return any(len(_COMPARISON.findall(clause)) > 1 for clause in clauses)
+    return any(len(_ORDER.findall(clause)) > 1 for clause in clauses)
 
 
 def _add_signs(text: str, unquoted: str) -> str:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from fsdpo_data.core.entities import Pair
-from fsdpo_data.core.errors import InputError
+from fsdpo_data.core.errors import InputError, SchemaError
 from fsdpo_data.core.identity import ID_VERSION, digest
 from fsdpo_data.core.lazy import pa, pl
 from fsdpo_data.core.parquet_files import collect_rows, count_rows
@@ -93,6 +93,15 @@ class StepPairStage(BasePairStage):
         """Refuse a dataset without rewards or without errors, or that cannot be continued."""
         check_continuations(source, manifest)
         super().check(source, manifest)
+        segmenter = manifest.get(SAMPLE_STAGE, SampleRecord).options.segmenter
+        try:
+            segmenter_name(segmenter)
+        except InputError:
+            raise SchemaError(
+                f"the steps of {source} are those of {segmenter}, which this release does not have, "
+                "so it cannot split continuations in the same way. Build or import the dataset again. "
+                "For a segmenter of a plug-in, load the plug-in."
+            ) from None
         files = manifest.config_paths(source, "solutions")
         if manifest.has_outcome_rewards:
             raise InputError(

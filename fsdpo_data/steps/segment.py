@@ -148,7 +148,9 @@ def _find_block_end(text: str, start: re.Match[str]) -> int | None:
     if name := start["environment"]:
         return _find_environment_end(text, name, position, limit)
     if mark := start["fence"]:
-        fence_end = re.compile(rf"\n[ \t]*{mark}[^\S\n]*$", re.M).search(text, position, limit)
+        fence_end = re.compile(rf"\n[ \t]*{mark}{mark[0]}*[^\S\n]*$", re.M).search(
+            text, position, limit
+        )
         return fence_end and fence_end.end()
     formula_end = _FORMULA_ENDS[start["formula"]]
     end = text.find(formula_end, position, limit)

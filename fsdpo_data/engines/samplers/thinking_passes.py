@@ -3,8 +3,7 @@
 A pass sends the text so far to the engine and appends the tokens that come back. Stop strings
 apply only after the thinking, so they may need more than one pass. A pass that starts inside the
 thinking stops at its end marker. If a stop string ends a pass inside the thinking, the next pass
-continues. If the thinking has steps (:attr:`Prompt.has_thinking_steps`), stop strings apply inside
-it, too.
+continues. :attr:`Prompt.thinking_stops` apply inside the thinking, too: they end its steps.
 
 An engine that cannot continue a text, such as a chat server or a recording, samples in one pass.
 """
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from fsdpo_data.answers.thinking import NO_THINKING, ThinkingSpan, find_thinking
+from fsdpo_data.answers.thinking import ThinkingSpan, find_thinking
 from fsdpo_data.core.errors import ItemError
 from fsdpo_data.core.sampling import Completion, Prompt, SamplingSpec, add_tokens
 from fsdpo_data.engines.item_errors import process_by_bisection
@@ -97,7 +96,7 @@ class _Draft:
         thinking = self._find_thinking()
         stop = spec.stop
         if thinking.closed is False and thinking.markers:
-            stop = (thinking.markers.end,)
+            stop = (thinking.markers.end, *self.prompt.thinking_stops)
         return spec.replace(n=1, stop=stop, max_tokens=pass_tokens)
 
     def add_pass(self, new: Completion, pass_spec: SamplingSpec, spec: SamplingSpec) -> None:
@@ -124,7 +123,11 @@ class _Draft:
         is_thinking = self._find_thinking().closed is False
         if was_thinking or is_thinking:
             check_stop_is_known(new)
-        stopped_in_thinking = bool(new.stop_string) and (was_thinking or is_thinking)
+        stopped_in_thinking = (
+            bool(new.stop_string)
+            and (was_thinking or is_thinking)
+            and new.stop_string not in self.prompt.thinking_stops
+        )
         # Without token counts, the number of tokens left is unknown.
         stopped_at_limit = (
             new.finish_reason == "length"
@@ -144,9 +147,6 @@ class _Draft:
         self.is_finished = (n_tokens or 0) >= spec.max_tokens
 
     def _find_thinking(self) -> ThinkingSpan:
-        """Return the thinking in which stop strings do not apply."""
-        if self.prompt.has_thinking_steps:
-            return NO_THINKING
         return find_thinking(self.prompt.text, self.prompt.solution_text + self.completion.text)
 
     def _count_tokens_left(self, spec: SamplingSpec) -> int:

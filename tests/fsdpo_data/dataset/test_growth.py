@@ -177,3 +177,25 @@ def test_a_column_that_may_not_be_null_is_required(folder: Path, tmp_path: Path)
     ):
         with pytest.raises(SchemaError, match="outcome is missing, expected string"):
             read()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"style": "ranked", "margin_by": "votes"},
+        {"style": "step-dpo", "threshold": "x", "continuations": {}},
+        {"style": "step-dpo", "threshold": 0.5},
+    ],
+)
+def test_options_of_unknown_pairs_are_not_those_of_complete_solutions(
+    settings: dict[str, object], folder: Path, tmp_path: Path
+) -> None:
+    """Options that a newer release has added are ignored, but not a style of pairs."""
+    dataset = grow(folder / "plain", tmp_path / "data", {})
+    manifest = json.loads((dataset / "manifest.json").read_text())
+    for entry in manifest["stages"]:
+        if entry["name"] == "pair":
+            entry["options"] = settings
+    (dataset / "manifest.json").write_text(seal_json(manifest))
+    with pytest.raises(SchemaError, match=r"stages\.pair\.options"):
+        validate(dataset)

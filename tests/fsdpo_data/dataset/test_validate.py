@@ -70,14 +70,6 @@ def test_a_built_dataset_is_valid(dataset: Path) -> None:
     validate(dataset)
 
 
-def test_steps_of_an_earlier_version_of_a_segmenter_stay_readable(dataset: Path) -> None:
-    manifest = json.loads((dataset / "manifest.json").read_text())
-    stage_options(manifest, "sample")["segmenter"] = "both@1"
-    (dataset / "manifest.json").write_text(seal_json(manifest))
-    validate(dataset)
-    assert open_dataset(dataset).solutions().collect()["completions"].list.len().sum() > 0
-
-
 def setter(**fields: Any) -> Callable[[Rows], object]:
     return lambda rows: rows[0].update(fields)
 

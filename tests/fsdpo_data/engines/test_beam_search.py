@@ -79,7 +79,22 @@ def test_stop_strings_end_steps_of_the_thinking_only_if_the_segmenter_splits_it(
     contexts = [(context, spec.stop) for [context], spec in requests["auto@1"]]
     stops = {stop for context, stop in contexts[1:] if "</think>" not in context}
     assert stops == {("</think>",)}
-    assert all("</think>" not in spec.stop for _, spec in requests["both@2"])
+    contexts = [(context, spec.stop) for [context], spec in requests["both@2"]]
+    stops = {stop for context, stop in contexts[1:] if "</think>" not in context}
+    assert stops == {("</think>", "\n\n")}
+
+
+@pytest.mark.parametrize("segmenter", ["auto@1", "thinking@2", "both@2"])
+def test_stop_strings_of_the_prompt_do_not_end_a_solution_inside_its_thinking(
+    segmenter: str,
+) -> None:
+    thought = "A page of problems has this form:\n\nQ: What is 2 + 2?\n\nSo I write an answer."
+    searcher = BeamSampler(
+        LoadedSampler(ThinkingSampler(thought)), Judge(0), segmenter, BeamSpec(b1=1, b2=1)
+    )
+    sampling = SamplingSpec(n=1, max_tokens=2000, stop=("\n\nQ:",))
+    [[solution]] = sample_all(searcher, ["2+2?<think>\n"], sampling)
+    assert thought in solution.text and solution.text.endswith(ANSWER)
 
 
 def reference_search(

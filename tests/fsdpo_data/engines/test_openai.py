@@ -38,6 +38,7 @@ from fsdpo_data.engines.options import SamplerOptions, ServerOptions
 from fsdpo_data.engines.samplers import LoadedSampler
 from fsdpo_data.engines.samplers.openai import OpenAiSampler
 from fsdpo_data.engines.samplers.replay import ReplaySampler
+from fsdpo_data.engines.server_client import MAX_ANSWERS_WITHOUT_RESULT
 from fsdpo_data.models.resolve import served_weights
 from fsdpo_data.stages.grade import GradeStage
 from fsdpo_data.stages.label import LabelOptions, make_label_stage
@@ -188,6 +189,20 @@ def test_a_server_may_have_no_list_of_models(
     busy_answers.append(says({"error": "no such path"}, 404))
     sample_all(connect(url), PROMPTS[:1], SPEC)
     assert "top_k" not in script.requests[0] and not busy_answers
+
+
+def test_a_server_that_fails_at_the_list_of_models_is_used_with_a_warning(
+    script: Script,
+    url: str,
+    busy_answers: list[openai_server.Trick],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("fsdpo_data.engines.server_client.retry_delay", lambda *_, **__: 0.0)
+    busy_answers += [says({"error": "no list"}, 500)] * 10
+    sample_all(connect(url), PROMPTS[:1], SPEC)
+    assert "does not list its models (500" in caplog.text
+    assert len(busy_answers) == 10 - MAX_ANSWERS_WITHOUT_RESULT
 
 
 def test_a_server_that_stays_busy_is_an_error_before_the_first_prompt(

@@ -16,6 +16,7 @@ from helpers import (
     pair_statistics_of,
     problem_set,
     sample_settings,
+    seal_json,
     small_build,
     stage_counts,
     stage_entry,
@@ -186,6 +187,17 @@ def test_the_threshold_defines_an_error(make_scored_dataset: Callable[..., Path]
     assert pair_statistics_of(source.parent / "steps").solutions["no_error"] == 2
     with pytest.raises(InputError, match=r"no step of 4 incorrect .* below `threshold=0.01`"):
         make_step_pairs(source, "none", threshold=0.01)
+
+
+def test_steps_of_an_earlier_version_of_a_segmenter_are_refused(
+    make_scored_dataset: Callable[..., Path],
+) -> None:
+    source = make_scored_dataset()
+    manifest = json.loads((source / "manifest.json").read_text())
+    stage_options(manifest, "sample")["segmenter"] = "both@1"
+    (source / "manifest.json").write_text(seal_json(manifest))
+    with pytest.raises(SchemaError, match="both@1, which this release does not have"):
+        make_step_pairs(source)
 
 
 def test_a_reward_that_equals_the_threshold_is_no_error(

@@ -162,6 +162,7 @@ FORMULA = "$$\na\n\n+ b\n$$"
             f"```py\n# {LONG}\n\n# {MORE}\n```\n\n{MORE}",
             [f"```py\n# {LONG}\n\n# {MORE}\n```\n\n", MORE],
         ),
+        (f"```\n{LONG}\n\n{MORE}\n````\n\n{MORE}", [f"```\n{LONG}\n\n{MORE}\n````\n\n", MORE]),
         # an indented fence ends at its mark, and a longer mark has others inside
         (
             f"   ```py\n   # {LONG}\n\n   ```\n\n{MORE}\n\n```\n# {LONG}\n\nb\n```\n\n{LONG}",
