@@ -217,9 +217,20 @@ def _read_statement(text: str) -> tuple[str, int]:
         if text.startswith(opener, start):
             end = text.find(closer, start + 2)
             if end > 0 and not _PATTERNS["conjunction"].match(text, end + 2):
-                return text[start + 2 : end].strip().rstrip(".,").strip(), end + 2
+                return _without_final_punctuation(text[start + 2 : end]), end + 2
+    fence = _PATTERNS["fence"].match(text, start)
+    content = _without_final_punctuation(fence["content"]) if fence else ""
+    if fence and content:
+        # The lines of a fence are not one formula, so several of them stay unread.
+        is_one_line = _first_line(content) == content
+        return content if is_one_line else fence.group(), fence.end()
     line = _first_line(text[start:])
     return _without_explanation(line), start + len(line)
+
+
+def _without_final_punctuation(text: str) -> str:
+    """Return the formula of a display without the punctuation of its sentence."""
+    return text.strip().rstrip(".,").strip()
 
 
 def _first_line(text: str) -> str:
