@@ -12,6 +12,7 @@ from fsdpo_data.answers.lexicon.languages import (
     LABEL_ENDINGS,
     answer_label_pattern,
 )
+from fsdpo_data.answers.parsing.clean import drop_bold_marks
 
 _PATTERNS = load_phrases("announced")
 
@@ -225,7 +226,9 @@ def _read_statement(text: str) -> tuple[str, int]:
         is_one_line = _first_line(content) == content
         return content if is_one_line else fence.group(), fence.end()
     line = _first_line(text[start:])
-    return _without_explanation(line), start + len(line)
+    # The marker or the lead has the first mark of "**Answer: C** (12)".
+    marked_line = "**" + line if line.count("**") % 2 else line
+    return _without_explanation(drop_bold_marks(marked_line)), start + len(line)
 
 
 def _without_final_punctuation(text: str) -> str:
