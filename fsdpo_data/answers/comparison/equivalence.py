@@ -18,10 +18,12 @@ from fsdpo_data.answers.parsing.prose import (
     are_anagrams,
     are_roman_numerals,
     chosen_letter,
+    letter_before_number,
     name_different_values,
     normalize_words,
     plain_words,
     same_words,
+    single_letter,
 )
 from fsdpo_data.answers.parsing.read import MAX_READ, ParsedAnswer, read, read_answer
 from fsdpo_data.answers.parsing.readings import split_words_and_formulas
@@ -153,6 +155,8 @@ def _compare_values(
 ) -> tuple[bool, str]:
     """Return whether the complete values of two answers are equal, and the rule that decided."""
     letters = [chosen_letter(side.plain) for side in (gold, answer)]
+    if single_letter(gold.plain):
+        letters[1] = letters[1] or letter_before_number(answer.plain)
     if all(letters):
         return letters[0] == letters[1], "choice"
     is_gold_words = isinstance(gold.value, Words)

@@ -200,8 +200,8 @@ def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
     """
     if len(gold) > MAX_COMPARED_CHARS or len(answer) > MAX_COMPARED_CHARS:
         return False
-    choice = _PATTERNS["letter"].fullmatch(gold)
-    if choice and choice[1] == chosen_letter(answer):
+    choice = single_letter(gold)
+    if choice and choice == chosen_letter(answer):
         return True
     if _PATTERNS["roman"].fullmatch(gold) and gold == answer.upper():
         return True
@@ -348,6 +348,24 @@ def chosen_letter(text: str) -> str:
     if _PATTERNS["denied_choice"].search(text_after) or _PATTERNS["next_label"].search(text_after):
         return ""
     return letter.upper()
+
+
+def single_letter(text: str) -> str:
+    """Return the letter of a choice without its value, "C" or "(C)"; "" for other texts."""
+    match = _PATTERNS["letter"].fullmatch(text)
+    return match[1] if match else ""
+
+
+def letter_before_number(text: str) -> str:
+    """Return the letter of "C (12)", which is a product for other golds than letters; else ""."""
+    match = _PATTERNS["letter_before_number"].fullmatch(text)
+    return match["letter"] if match else ""
+
+
+def may_choose_letter(letter: str, text: str) -> bool:
+    """Whether a text begins with the letter of a choice and may go on with its value: "C - 12"."""
+    match = _PATTERNS["letter_before_text"].fullmatch(text)
+    return match is not None and match["letter"] == letter
 
 
 #: A word of letters that the grammar reads as their product: "ABC", "tan".
