@@ -222,8 +222,9 @@ def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
         return True
     if "-" in (*gold_words, *answer_words) and _compound(gold_words) == _compound(answer_words):
         return True  # "non-linear" and "nonlinear"
-    if len(gold_words) == len(answer_words) == 1 and gold_words[0] in _TRUTH_VALUES:
-        return _TRUTH_VALUES[gold_words[0]] == _TRUTH_VALUES.get(answer_words[0])
+    truths = [_truth_value(gold), _truth_value(answer)]
+    if truths[0] is not None and len(gold_words) == len(answer_words) == 1:
+        return truths[0] == truths[1]
     polar = [_PATTERNS["polar"].match(text) for text in (gold, answer)]
     if polar[0] and polar[1] and 1 in (len(gold_words), len(answer_words)):
         return polar[0][1].lower() == polar[1][1].lower()
@@ -231,8 +232,28 @@ def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
     return is_name_with_suffix(gold) and gold.split()[1] == answer
 
 
-#: Words for the truth of a statement.
+#: Words for the truth of a statement, and their first letters.
 _TRUTH_VALUES = {"yes": True, "true": True, "no": False, "false": False}
+_TRUTH_LETTERS = {"Y": True, "T": True, "N": False, "F": False}
+
+
+def _truth_value(text: str) -> bool | None:
+    """Return the truth that "Yes", "It is true" or "T" states; None for other texts."""
+    letter = _TRUTH_LETTERS.get(text.strip("(). "))
+    return _TRUTH_VALUES.get(" ".join(plain_words(text))) if letter is None else letter
+
+
+def truth_values(text: str) -> tuple[bool, ...]:
+    """Return the values of a list of true and false, "T, F, T"; empty for other texts."""
+    if not _PATTERNS["truth_values"].fullmatch(text):
+        return ()
+    values = map(_truth_value, _PATTERNS["truth_value"].findall(text))
+    return tuple(value for value in values if value is not None)
+
+
+def are_letters(text: str) -> bool:
+    """Whether a text lists different letters, which may be names."""
+    return bool(_letter_set(text)) and _CAPITAL_LETTERS.fullmatch(text) is not None
 
 
 def _compound(words: tuple[str, ...]) -> str:
