@@ -262,6 +262,9 @@ def _are_equal_with_letter_units(
     Letters cannot be variables if the other side is a number without letters, or if one of the
     sides spells out a unit.
     """
+    names = [side.value.parts[0] for side in (gold, answer) if isinstance(side.value, Relation)]
+    if len(names) == 2 and names[0] != names[1]:
+        return False  # "A = 5 m" and "C = 5 m"
     gold_value = _assigned_value(gold.value)
     answer_value = _assigned_value(answer.value)
     if _has_letters(answer_value) and not _has_letters(gold_value):
