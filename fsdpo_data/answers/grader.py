@@ -148,6 +148,8 @@ def _grade_extracted(
     answer = extracted.answer or ""
     is_marked = extracted.marked_answer is not None
     verdict = compare_answers(gold, answer, tolerance, is_marked=is_marked)
+    if extracted.complete_box:
+        verdict, answer = _compare_complete_box(gold, extracted, tolerance, verdict=verdict)
     if verdict.status in ("incorrect", "undecided") and extracted.rule == "last-maths":
         # A chain of equalities at the end of a response counts by its last side.
         marked = compare_answers(gold, answer, tolerance)
@@ -155,7 +157,7 @@ def _grade_extracted(
     if verdict.status == "correct" and extracted.rule in ("last-number", "last-maths"):
         # A unit after the number, or a name before it, may contradict the gold.
         number = read_answer(answer)
-        quantity = _with_unit(gold, number, extracted.sentence)
+        quantity = _with_unit_of_sentence(gold, number, extracted.sentence)
         equation = _with_name(gold, quantity, extracted.sentence)
         if equation is not number:
             verdict = compare_answers(gold, equation, tolerance, is_marked=is_marked)
@@ -276,14 +278,39 @@ def _compare_alternatives(
     return verdict
 
 
-def _with_unit(gold: ParsedAnswer, number: ParsedAnswer, sentence: str) -> ParsedAnswer:
+def _compare_complete_box(
+    gold: ParsedAnswer, extracted: ExtractedAnswer, tolerance: float | None, *, verdict: Verdict
+) -> tuple[Verdict, str]:
+    """Return the verdict on a box with its sign, scale and unit, and the answer.
+
+    The answer is undecided if the box alone, whose verdict is given, equals the gold, and the
+    complete answer does not: the gold may be a part of a formula, or a number of millions.
+    """
+    answer = extracted.answer or ""
+    box = read_answer(extracted.complete_box)
+    complete = _with_unit(gold, box, extracted.text_after_box)
+    if complete.text == answer or isinstance(complete.value, Words):
+        return verdict, answer
+    complete_verdict = compare_answers(gold, complete, tolerance)
+    if verdict.status == "correct" and complete_verdict.status != "correct":
+        unread = f"the answer: “{complete.plain}”"
+        complete_verdict = complete_verdict._replace(status="undecided", unread=unread)
+    return complete_verdict, complete.text
+
+
+def _with_unit_of_sentence(gold: ParsedAnswer, number: ParsedAnswer, sentence: str) -> ParsedAnswer:
     """Return the last number of a sentence together with its unit, if the gold has a unit."""
-    if not (isinstance(gold.value, Quantity) and gold.value.unit.dims):
-        return number
     if not number.text.strip() or number.text not in sentence:
         return number
-    text_after = sentence.rpartition(number.text)[2][:_MAX_UNIT_CHARS]
-    match = _PATTERNS["unit"].match(clean("0" + text_after.lstrip(" $*\\)")))
+    return _with_unit(gold, number, sentence.rpartition(number.text)[2])
+
+
+def _with_unit(gold: ParsedAnswer, number: ParsedAnswer, text_after: str) -> ParsedAnswer:
+    """Return a number with the unit that follows in its text, if the gold has a unit."""
+    if not (isinstance(gold.value, Quantity) and gold.value.unit.dims):
+        return number
+    unit_text = plain_text(text_after[:_MAX_UNIT_CHARS]).lstrip(" *\\)]")
+    match = _PATTERNS["unit"].match(clean("0 " + unit_text))
     unit = find_unit(match["word"]) if match else None
     if not (match and unit and unit.dims):
         return number
@@ -309,9 +336,9 @@ def _alternative_readings(
     number = read_answer(answer)
     is_unboxed_prose = not extracted.rule.startswith("boxed") and is_words(answer)
     if is_unboxed_prose and (value := extracted.statement_value) is not None:
-        yield _with_unit(gold, read_answer(value), answer)
+        yield _with_unit_of_sentence(gold, read_answer(value), answer)
     if extracted.rule == "last-number":
-        yield _with_unit(gold, number, extracted.sentence)
+        yield _with_unit_of_sentence(gold, number, extracted.sentence)
     if isinstance(gold.value, Words) and (
         word := unmarked.opening_yes_or_no(strip_next_problem(response))
     ):

@@ -33,7 +33,9 @@ from fsdpo_data.answers.parsing.prose import (
     UNDEFINED,
     are_different_words,
     is_known_word,
+    may_choose_letter,
     plain_words,
+    single_letter,
 )
 from fsdpo_data.answers.parsing.read import (
     MAX_READ,
@@ -216,6 +218,7 @@ def _check_names(
         _unclear_names(gold.value, answer.value)
         or _unread_call_or_unit(gold, answer)
         or _unclear_parameter(gold.value, answer.value, comparer)
+        or _unclear_choice(gold, answer)
     )
     return Decision("undecided", "names", unclear) if unclear else None
 
@@ -338,6 +341,12 @@ def _unread_call_or_unit(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
         if is_call or _may_be_in_other_units(side, other.value):
             return f"the {name}: “{side.plain}”"
     return ""
+
+
+def _unclear_choice(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
+    """Return an answer that may state the choice of the gold with its value, "C - 12", or ""."""
+    letter = single_letter(gold.plain)
+    return f"the answer: “{answer.plain}”" if may_choose_letter(letter, answer.plain) else ""
 
 
 def _applied_names(value: Value) -> frozenset[str]:

@@ -16,12 +16,16 @@ from fsdpo_data.answers.lexicon.units import are_opposites
 from fsdpo_data.answers.parsing.prose import (
     UNDEFINED,
     are_anagrams,
+    are_letters,
     are_roman_numerals,
     chosen_letter,
+    letter_before_number,
     name_different_values,
     normalize_words,
     plain_words,
     same_words,
+    single_letter,
+    truth_values,
 )
 from fsdpo_data.answers.parsing.read import MAX_READ, ParsedAnswer, read, read_answer
 from fsdpo_data.answers.parsing.readings import split_words_and_formulas
@@ -153,8 +157,14 @@ def _compare_values(
 ) -> tuple[bool, str]:
     """Return whether the complete values of two answers are equal, and the rule that decided."""
     letters = [chosen_letter(side.plain) for side in (gold, answer)]
+    if single_letter(gold.plain):
+        letters[1] = letters[1] or letter_before_number(answer.plain)
     if all(letters):
         return letters[0] == letters[1], "choice"
+    truths = [truth_values(side.plain) for side in (gold, answer)]
+    are_names = are_letters(gold.plain) and are_letters(answer.plain)
+    if truths[0] and truths[0] == truths[1] and not are_names:
+        return True, "words"
     is_gold_words = isinstance(gold.value, Words)
     is_answer_words = isinstance(answer.value, Words)
     if same_words(gold.plain, answer.plain, either_is_text=is_gold_words or is_answer_words):
@@ -186,6 +196,11 @@ def _doubt_about_equal(
     is_number = [isinstance(side.value, Num) and "," in side.text for side in (gold, answer)]
     if (";" in gold.text or any(is_number)) and _is_reordered(gold, answer, comparer):
         return Decision("undecided", "order", "the gold: the order of its parts")
+    truths = [truth_values(side.plain) for side in (gold, answer)]
+    if all(truths) and truths[0] != truths[1]:
+        if are_letters(gold.plain) and are_letters(answer.plain):
+            return Decision("undecided", "order", "the gold: the order of its letters")
+        return Decision("incorrect", "words")
     if are_anagrams(gold.plain, answer.plain):
         if are_roman_numerals(gold.plain, answer.plain):
             return Decision("incorrect", "words")
@@ -247,6 +262,9 @@ def _are_equal_with_letter_units(
     Letters cannot be variables if the other side is a number without letters, or if one of the
     sides spells out a unit.
     """
+    names = [side.value.parts[0] for side in (gold, answer) if isinstance(side.value, Relation)]
+    if len(names) == 2 and names[0] != names[1]:
+        return False  # "A = 5 m" and "C = 5 m"
     gold_value = _assigned_value(gold.value)
     answer_value = _assigned_value(answer.value)
     if _has_letters(answer_value) and not _has_letters(gold_value):

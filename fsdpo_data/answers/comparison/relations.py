@@ -11,6 +11,7 @@ from fsdpo_data.answers.comparison.windows import INTEGER_NAMES
 from fsdpo_data.answers.lexicon.units import unit_ratio
 from fsdpo_data.answers.tree import (
     Call,
+    Mul,
     Node,
     Num,
     Quantity,
@@ -221,13 +222,40 @@ def side_differences(gold: Relation, answer: Relation) -> tuple[Node, Node] | No
     return differences[0], differences[1]
 
 
-def with_common_constant(gold: Node, answer: Node) -> Node | None:
-    """Return ``answer`` with the constant of ``gold``, if each has one of its own: C and K."""
-    gold_names = free_symbols(gold) - free_symbols(answer)
-    answer_names = free_symbols(answer) - free_symbols(gold)
-    if (
-        not len(gold_names) == len(answer_names) == 1
-        or not gold_names | answer_names <= _CONSTANT_NAMES
-    ):
+def arbitrary_constants(gold: Relation, answer: Relation) -> tuple[str, str] | None:
+    """Return the constants C and K of two solutions ``y = Cx`` and ``y = Kx``.
+
+    The result is None unless each side has one constant of its own.
+    """
+    sides = [all_names(side) for side in (gold, answer)]
+    names = sides[0] - sides[1], sides[1] - sides[0]
+    if not len(names[0]) == len(names[1]) == 1:
         return None
-    return substitute(answer, {name: Sym(min(gold_names)) for name in answer_names})
+    constants = (min(names[0]), min(names[1]))
+    is_arbitrary = _is_arbitrary(constants[0], gold) and _is_arbitrary(constants[1], answer)
+    return constants if is_arbitrary else None
+
+
+def _is_arbitrary(name: str, equation: Relation) -> bool:
+    """Whether a name may be the arbitrary constant of an equation between variables.
+
+    It is not in ``C = 2x + y``, ``sin A = x/y`` and ``QA = x + y``, which are about one C or A.
+    """
+    variables = all_names(equation) - _CONSTANT_NAMES
+    if name not in _CONSTANT_NAMES or len(variables) < 2 or variables.isdisjoint("xyt"):
+        return False
+    constant = Sym(name)
+    if constant == equation.parts[0] or (name == "A" and constant in equation.parts):
+        return False
+    for part in (part for side in equation.parts for part in walk(side)):
+        if isinstance(part, Call) and constant in part.args:
+            return False
+        factors = part.factors if isinstance(part, Mul) else ()
+        if constant in factors and any(map(_is_point, factors)) and name.isupper():
+            return False
+    return True
+
+
+def _is_point(node: Node) -> bool:
+    """Whether a factor is a letter that may name a point, as in ``QA``."""
+    return isinstance(node, Sym) and node.name.isupper() and node.name not in _CONSTANT_NAMES

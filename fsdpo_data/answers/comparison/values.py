@@ -362,8 +362,11 @@ class AnswerComparer:
             for implicit, explicit in ((left, answer), (right, gold))
         ):
             return True
-        renamed = relations.with_common_constant(left, right)
-        return renamed is not None and constant_ratio_sign(left, renamed, self.budget) != 0
+        constants = relations.arbitrary_constants(gold, answer)
+        if constants is None:
+            return False
+        renamed = tree.substitute(right, {constants[1]: tree.Sym(constants[0])})
+        return constant_ratio_sign(left, renamed, self.budget) != 0
 
     def _compare_results(self, gold: tree.Relation, answer: tree.Relation) -> bool:
         """Compare two calculations by their results; both must be true."""

@@ -12,6 +12,7 @@ from fsdpo_data.answers.lexicon.languages import (
     LABEL_ENDINGS,
     answer_label_pattern,
 )
+from fsdpo_data.answers.parsing.clean import drop_bold_marks
 
 _PATTERNS = load_phrases("announced")
 
@@ -217,9 +218,22 @@ def _read_statement(text: str) -> tuple[str, int]:
         if text.startswith(opener, start):
             end = text.find(closer, start + 2)
             if end > 0 and not _PATTERNS["conjunction"].match(text, end + 2):
-                return text[start + 2 : end].strip().rstrip(".,").strip(), end + 2
+                return _without_final_punctuation(text[start + 2 : end]), end + 2
+    fence = _PATTERNS["fence"].match(text, start)
+    content = _without_final_punctuation(fence["content"]) if fence else ""
+    if fence and content:
+        # The lines of a fence are not one formula, so several of them stay unread.
+        is_one_line = _first_line(content) == content
+        return content if is_one_line else fence.group(), fence.end()
     line = _first_line(text[start:])
-    return _without_explanation(line), start + len(line)
+    # The marker or the lead has the first mark of "**Answer: C** (12)".
+    marked_line = "**" + line if line.count("**") % 2 else line
+    return _without_explanation(drop_bold_marks(marked_line)), start + len(line)
+
+
+def _without_final_punctuation(text: str) -> str:
+    """Return the formula of a display without the punctuation of its sentence."""
+    return text.strip().rstrip(".,").strip()
 
 
 def _first_line(text: str) -> str:

@@ -39,6 +39,8 @@ MARKED_RULES = frozenset(
 )
 #: Maximum characters between two boxes that form one answer.
 _MAX_GAP_CHARS = 80
+_MAX_SIGN_CHARS = 12  #: Characters before a box in which its sign is searched.
+_MAX_UNIT_CHARS = 60  #: Characters after a box in which its scale and its unit are searched.
 _MAX_ANNOUNCED_WORDS = 4  #: Maximum words of an announced answer that replaces a box before it.
 _WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
 #: The first two characters of an announced answer that may be a list or a table.
@@ -92,6 +94,9 @@ class ExtractedAnswer(NamedTuple):
     #: The last sentence of a response without a marked answer, to compare with golds in words.
     sentence: str = ""
     surrender_phrase: str | None = None  #: The words that admit the response has no answer.
+    #: The content of a single box with the sign and scale that touch it: "-4" for ``-\boxed{4}``.
+    complete_box: str = ""
+    text_after_box: str = ""  #: The text after such a box, which may begin with a unit.
 
     @property
     def statement_value(self) -> str | None:
@@ -303,7 +308,33 @@ def extract_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer:
         answer_boxes.insert(0, box)
     contents = list(dict.fromkeys(box.content for box in answer_boxes))
     rule = "boxed" if len(contents) == 1 else "boxed-list"
+    if len(answer_boxes) == 1 and _is_touched(boxes[-1], text):
+        return _extract_touched_box(boxes[-1], text)
     return ExtractedAnswer(" , ".join(contents), rule)
+
+
+def _is_touched(box: Box, text: str) -> bool:
+    """Whether the text around a box may have its sign, its scale or its unit."""
+    text_before = text[max(box.start - _MAX_SIGN_CHARS, 0) : box.start]
+    return bool(
+        _PATTERNS["minus_before_box"].search(text_before)
+        or _PATTERNS["word_after_box"].match(text, box.end)
+    )
+
+
+def _extract_touched_box(box: Box, text: str) -> ExtractedAnswer:
+    """Return a box with the minus sign before it, the scale after it, and the text after it."""
+    content = box.content
+    text_before = text[max(box.start - _MAX_SIGN_CHARS, 0) : box.start]
+    text_after = text[box.end :][:_MAX_UNIT_CHARS]
+    is_negative = _PATTERNS["minus_before_box"].search(text_before) is not None
+    is_value = not set(",=") & set(content)
+    if is_negative and is_value and _PATTERNS["end_after_box"].match(text_after):
+        has_terms = set("+-−±") & set(content) or "\\pm" in content
+        content = f"-({content})" if has_terms else f"-{content}"
+    if word := _PATTERNS["word_after_box"].match(text_after):
+        content += f" {word['scale']}" if word["scale"] else ""
+    return ExtractedAnswer(box.content, "boxed", complete_box=content, text_after_box=text_after)
 
 
 def _is_one_answer(between: str) -> bool:

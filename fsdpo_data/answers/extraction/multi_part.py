@@ -93,7 +93,7 @@ def announced_list(text: str, start: int, answer: str) -> str:
     )
     if values is not None:
         return values
-    is_display = text_before.rstrip().endswith(("\\[", "$$", "\\("))
+    is_display = text_before.rstrip().endswith(("\\[", "$$", "\\(")) or "```" in text_before
     is_item = "\n" in text_before and not is_display
     is_single = found_answer and not "".join(list_lines).strip()
     return _BULLET.sub("", answer) if is_item and is_single else answer

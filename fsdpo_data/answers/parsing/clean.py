@@ -121,11 +121,15 @@ def clean(text: str) -> str:
         text = _strip_style(text)
     if "only" in text[-8:]:
         text = _PATTERNS["only"].sub("", text)
-    if "**" in text or "__" in text:
-        text = _BOLD.sub(r"\2", text)
+    text = drop_bold_marks(text)
     if "$" in text:
         text = drop_dollar_signs(text)
     return strip_punctuation(text)
+
+
+def drop_bold_marks(text: str) -> str:
+    """Drop the marks of bold parts; "2**3" is a power."""
+    return _BOLD.sub(r"\2", text) if "**" in text or "__" in text else text
 
 
 def _strip_style(text: str) -> str:

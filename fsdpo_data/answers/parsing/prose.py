@@ -200,8 +200,8 @@ def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
     """
     if len(gold) > MAX_COMPARED_CHARS or len(answer) > MAX_COMPARED_CHARS:
         return False
-    choice = _PATTERNS["letter"].fullmatch(gold)
-    if choice and choice[1] == chosen_letter(answer):
+    choice = single_letter(gold)
+    if choice and choice == chosen_letter(answer):
         return True
     if _PATTERNS["roman"].fullmatch(gold) and gold == answer.upper():
         return True
@@ -222,8 +222,9 @@ def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
         return True
     if "-" in (*gold_words, *answer_words) and _compound(gold_words) == _compound(answer_words):
         return True  # "non-linear" and "nonlinear"
-    if len(gold_words) == len(answer_words) == 1 and gold_words[0] in _TRUTH_VALUES:
-        return _TRUTH_VALUES[gold_words[0]] == _TRUTH_VALUES.get(answer_words[0])
+    truths = [_truth_value(gold), _truth_value(answer)]
+    if truths[0] is not None and len(gold_words) == len(answer_words) == 1:
+        return truths[0] == truths[1]
     polar = [_PATTERNS["polar"].match(text) for text in (gold, answer)]
     if polar[0] and polar[1] and 1 in (len(gold_words), len(answer_words)):
         return polar[0][1].lower() == polar[1][1].lower()
@@ -231,8 +232,28 @@ def same_words(gold: str, answer: str, *, either_is_text: bool) -> bool:
     return is_name_with_suffix(gold) and gold.split()[1] == answer
 
 
-#: Words for the truth of a statement.
+#: Words for the truth of a statement, and their first letters.
 _TRUTH_VALUES = {"yes": True, "true": True, "no": False, "false": False}
+_TRUTH_LETTERS = {"Y": True, "T": True, "N": False, "F": False}
+
+
+def _truth_value(text: str) -> bool | None:
+    """Return the truth that "Yes", "It is true" or "T" states; None for other texts."""
+    letter = _TRUTH_LETTERS.get(text.strip("(). "))
+    return _TRUTH_VALUES.get(" ".join(plain_words(text))) if letter is None else letter
+
+
+def truth_values(text: str) -> tuple[bool, ...]:
+    """Return the values of a list of true and false, "T, F, T"; empty for other texts."""
+    if not _PATTERNS["truth_values"].fullmatch(text):
+        return ()
+    values = map(_truth_value, _PATTERNS["truth_value"].findall(text))
+    return tuple(value for value in values if value is not None)
+
+
+def are_letters(text: str) -> bool:
+    """Whether a text lists different letters, which may be names."""
+    return bool(_letter_set(text)) and _CAPITAL_LETTERS.fullmatch(text) is not None
 
 
 def _compound(words: tuple[str, ...]) -> str:
@@ -348,6 +369,24 @@ def chosen_letter(text: str) -> str:
     if _PATTERNS["denied_choice"].search(text_after) or _PATTERNS["next_label"].search(text_after):
         return ""
     return letter.upper()
+
+
+def single_letter(text: str) -> str:
+    """Return the letter of a choice without its value, "C" or "(C)"; "" for other texts."""
+    match = _PATTERNS["letter"].fullmatch(text)
+    return match[1] if match else ""
+
+
+def letter_before_number(text: str) -> str:
+    """Return the letter of "C (12)", which is a product for other golds than letters; else ""."""
+    match = _PATTERNS["letter_before_number"].fullmatch(text)
+    return match["letter"] if match else ""
+
+
+def may_choose_letter(letter: str, text: str) -> bool:
+    """Whether a text begins with the letter of a choice and may go on with its value: "C - 12"."""
+    match = _PATTERNS["letter_before_text"].fullmatch(text)
+    return match is not None and match["letter"] == letter
 
 
 #: A word of letters that the grammar reads as their product: "ABC", "tan".

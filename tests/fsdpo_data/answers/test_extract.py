@@ -70,7 +70,7 @@ def test_the_boxes_of_other_commands_hold_answers(box: str) -> None:
     texts = (boxed, f"We start with 7. So ${boxed}$, and not 9.", f"\\[{boxed}\\]\nCheck 7 + 8.")
     far = f"{boxed} " + "word in a box " * SEARCH_WINDOW_CHARS
     for text in (*texts, far):
-        assert extract_answer(text) == (r"\frac52", "boxed", "", None)
+        assert extract_answer(text)[:4] == (r"\frac52", "boxed", "", None)
     assert last_box_content(boxed.replace("box", "boxes").replace("oxed", "oxes")) is None
 
 
