@@ -98,9 +98,9 @@ class StepPairStage(BasePairStage):
             segmenter_name(segmenter)
         except InputError:
             raise SchemaError(
-                f"the steps of {source} are those of {segmenter}, which this release does not have, "
-                "so it cannot split continuations in the same way. Build or import the dataset again. "
-                "For a segmenter of a plug-in, load the plug-in."
+                f"the steps of {source} are those of {segmenter}, which this release does not "
+                "have, so it cannot split continuations in the same way. Build or import the "
+                "dataset again. For a segmenter of a plug-in, load the plug-in."
             ) from None
         files = manifest.config_paths(source, "solutions")
         if manifest.has_outcome_rewards:
