@@ -88,13 +88,15 @@ def test_stop_strings_end_steps_of_the_thinking_only_if_the_segmenter_splits_it(
 def test_stop_strings_of_the_prompt_do_not_end_a_solution_inside_its_thinking(
     segmenter: str,
 ) -> None:
-    thought = "A page of problems has this form:\n\nQ: What is 2 + 2?\n\nSo I write an answer."
+    long_thinking = (
+        "A page of problems has this form:\n\nQ: What is 2 + 2?\n\nSo I write an answer."
+    )
     searcher = BeamSampler(
-        LoadedSampler(ThinkingSampler(thought)), Judge(0), segmenter, BeamSpec(b1=1, b2=1)
+        LoadedSampler(ThinkingSampler(long_thinking)), Judge(0), segmenter, BeamSpec(b1=1, b2=1)
     )
     sampling = SamplingSpec(n=1, max_tokens=2000, stop=("\n\nQ:",))
     [[solution]] = sample_all(searcher, ["2+2?<think>\n"], sampling)
-    assert thought in solution.text and solution.text.endswith(ANSWER)
+    assert long_thinking in solution.text and solution.text.endswith(ANSWER)
 
 
 def reference_search(
