@@ -9,6 +9,7 @@ from fsdpo_data.answers import Verdict, tree
 from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
 from fsdpo_data.answers.comparison.decisions import Decision, decide_by_readings, unread_gold
 from fsdpo_data.answers.comparison.expressions import within_tolerance
+from fsdpo_data.answers.comparison.letter_products import differ_in_order
 from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.lexicon.numbers import numbers_agree
@@ -205,6 +206,8 @@ def _doubt_about_equal(
         if are_roman_numerals(gold.plain, answer.plain):
             return Decision("incorrect", "words")
         return Decision("undecided", "names", f"the answer: “{answer.plain}”")
+    if differ_in_order(gold.value, answer.value):
+        return Decision("undecided", "order", "the gold: the order of its letters")
     vectors = [_VECTOR.findall(side.text) for side in (gold, answer)]
     if all(vectors) and vectors[0] != vectors[1] and "\\cdot" in gold.text:
         return Decision("undecided", "order", "the gold: a product of vectors")
