@@ -13,6 +13,7 @@ from typing import NamedTuple
 from fsdpo_data.answers import VerdictStatus, tree
 from fsdpo_data.answers.comparison.assignments import assignments_by_name, is_function_name
 from fsdpo_data.answers.comparison.exact_values import integer_value
+from fsdpo_data.answers.comparison.letter_products import differ_in_order
 from fsdpo_data.answers.comparison.periodic_sets import compare_periodic_sets, parameter_names
 from fsdpo_data.answers.comparison.relations import without_domain_condition
 from fsdpo_data.answers.comparison.symbols import (
@@ -163,6 +164,8 @@ def _check_readings(
     for gold_value, answer_value, reading in _reading_pairs(gold, answer):
         if reading.is_denied or not comparer.is_equal(gold_value, answer_value):
             continue
+        if differ_in_order(gold_value, answer_value):
+            return Decision("undecided", "order", "the gold: the order of its letters")
         # A gold has no superfluous part, so every part of it counts.
         is_lossless = reading.step in _LOSSLESS_STEPS or bool(reading.quantified_names)
         is_part_of_gold = answer_value is answer.value and not is_lossless

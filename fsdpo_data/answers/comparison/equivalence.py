@@ -9,6 +9,7 @@ from fsdpo_data.answers import Verdict, tree
 from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
 from fsdpo_data.answers.comparison.decisions import Decision, decide_by_readings, unread_gold
 from fsdpo_data.answers.comparison.expressions import within_tolerance
+from fsdpo_data.answers.comparison.letter_products import differ_in_order
 from fsdpo_data.answers.comparison.symbols import free_symbols
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.lexicon.numbers import numbers_agree
@@ -35,6 +36,8 @@ from fsdpo_data.answers.tree import Num, Quantity, Relation, Value, ValueList, W
 _VECTOR = re.compile(r"\\(?:mathbf|boldsymbol|vec)\s*\{?\s*([A-Za-z])")
 #: Budget of one pair, in operations modulo a prime; they take about 30 ms.
 MAX_OPERATIONS = 60_000
+#: Minutes, points or cents, and tenths of a yuan or corners.
+_UNCLEAR_UNIT = re.compile(r"\d\s*([分角])\W*$")
 #: Words that replace several phrases, such as "да" for yes.
 _FIXED_WORDS = (UNDEFINED, *(Words((word,)) for word in ("yes", "no", "true", "false")))
 
@@ -86,6 +89,15 @@ def _compare_read(
     verdict = _compare_numbers(gold_answer, response_answer, tolerance)
     if verdict is not None:
         return verdict
+    if _have_unclear_units(gold_answer, response_answer):
+        return Verdict(
+            status="undecided",
+            answer=response_answer.text,
+            rule="unit",
+            gold_form=gold_answer.form,
+            answer_form=response_answer.form,
+            unread=f"the unit: “{gold_answer.text}” and “{response_answer.text}”",
+        )
     if gold_answer.key == response_answer.key:
         return Verdict(
             status="correct",
@@ -106,6 +118,16 @@ def _compare_read(
         answer_form=response_answer.form,
         unread=decision.unread,
     )
+
+
+def _have_unclear_units(gold: ParsedAnswer, answer: ParsedAnswer) -> bool:
+    """Whether one side has the unit 分 or 角, and the other side another unit."""
+    if gold.text.isascii() and answer.text.isascii():
+        return False
+    units = [_UNCLEAR_UNIT.search(side.text) for side in (gold, answer)]
+    if units[0] and units[1]:
+        return units[0][1] != units[1][1]
+    return bool((units[0] and _has_unit(answer.value)) or (units[1] and _has_unit(gold.value)))
 
 
 def _compare_numbers(
@@ -205,6 +227,8 @@ def _doubt_about_equal(
         if are_roman_numerals(gold.plain, answer.plain):
             return Decision("incorrect", "words")
         return Decision("undecided", "names", f"the answer: “{answer.plain}”")
+    if differ_in_order(gold.value, answer.value):
+        return Decision("undecided", "order", "the gold: the order of its letters")
     vectors = [_VECTOR.findall(side.text) for side in (gold, answer)]
     if all(vectors) and vectors[0] != vectors[1] and "\\cdot" in gold.text:
         return Decision("undecided", "order", "the gold: a product of vectors")

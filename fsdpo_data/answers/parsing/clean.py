@@ -46,10 +46,13 @@ _MICRO_PREFIX = re.compile("[µμ](?=\\\\?[A-Za-z])|µ")
 #: Chinese units, with their English symbols.
 _UNIT_WORDS: dict[str, str] = _CLEANING_RULES["units"]
 _UNIT_WORD = re.compile("|".join(_UNIT_WORDS))
-_UNIT = re.compile(rf"(?<=[\d}}$\s])(?:{_UNIT_WORD.pattern})+(?![\u4e00-\u9fff]{{2}})")
-#: A counter after a number: "9页".
+_UNIT = re.compile(
+    rf"(?:(?<=[\d}}$\s])|(?<=\\text{{)(?=(?:{_UNIT_WORD.pattern})+}}))"
+    rf"(?:{_UNIT_WORD.pattern})+(?![\u4e00-\u9fff]{{2}})"
+)
+#: A counter after a number that is no unit: "9页".
 _COUNTER = re.compile(
-    r"^(?P<number>\s*-?[\d.,]+)\s*(?![万亿億萬折成半多余约或和到至])[\u4e00-\u9fff]\s*$"
+    r"^(?P<number>\s*-?[\d.,]+)\s*(?![万亿億萬折成半多余约或和到至元])[\u4e00-\u9fff]\s*$"
 )
 _ANY_DIGIT = re.compile(r"[^\x00-\x7f\D]")  #: A digit of another script, such as Arabic.
 _EMOJI = re.compile("[\u2600-\u26ff\u2702-\u27bf\u2b50-\u2b55\U0001f300-\U0001faff]")
@@ -157,11 +160,13 @@ def _to_ascii(text: str) -> str:
         lambda run: f"^{{{''.join(_SUPERSCRIPTS[c] for c in run[0])}}}", text
     )
     text = _SUBSCRIPT_RUN.sub(lambda run: f"_{{{''.join(_SUBSCRIPTS[c] for c in run[0])}}}", text)
-    text = _COUNTER.sub(r"\g<number>", replace_numerals(text))
-    text = _EMOJI.sub("", _ANY_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text))
     text = _UNIT.sub(
-        lambda run: _UNIT_WORD.sub(lambda word: f" {_UNIT_WORDS[word[0]]} ", run[0]), text
-    ).translate(_ASCII_TABLE)
+        lambda run: _UNIT_WORD.sub(lambda word: f" {_UNIT_WORDS[word[0]]} ", run[0]),
+        replace_numerals(text),
+    )
+    text = _COUNTER.sub(r"\g<number>", text)
+    text = _EMOJI.sub("", _ANY_DIGIT.sub(lambda digit: str(unicodedata.decimal(digit[0])), text))
+    text = text.translate(_ASCII_TABLE)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text).translate(_ASCII_TABLE)
     return text
