@@ -15,7 +15,9 @@ from fsdpo_data.answers.comparison.assignments import assignments_by_name, is_fu
 from fsdpo_data.answers.comparison.exact_values import integer_value
 from fsdpo_data.answers.comparison.letter_products import differ_in_order
 from fsdpo_data.answers.comparison.periodic_sets import compare_periodic_sets, parameter_names
-from fsdpo_data.answers.comparison.relations import without_domain_condition
+from fsdpo_data.answers.comparison.real_set_parser import parse_real_set
+from fsdpo_data.answers.comparison.real_sets import NotASetError
+from fsdpo_data.answers.comparison.relations import INEQUALITY_OPS, without_domain_condition
 from fsdpo_data.answers.comparison.symbols import (
     all_names,
     free_symbols,
@@ -222,6 +224,7 @@ def _check_names(
         or _unread_call_or_unit(gold, answer)
         or _unclear_parameter(gold.value, answer.value, comparer)
         or _unclear_choice(gold, answer)
+        or _unlisted_members(gold.value, answer.value, comparer)
     )
     return Decision("undecided", "names", unclear) if unclear else None
 
@@ -380,6 +383,36 @@ def _unclear_parameter(gold: Value, answer: Value, comparer: AnswerComparer) -> 
         return ""
     is_compared = compare_periodic_sets(gold, answer, comparer.budget) is not None
     return "" if is_compared else f"the values over all {min(names[0])}"
+
+
+def _unlisted_members(gold: Value, answer: Value, comparer: AnswerComparer) -> str:
+    """Return a set with conditions whose members no rule lists, if the other side is a list, or "".
+
+    ``{x in Z | 1 <= x <= 3}`` may be ``{1, 2, 3}``. A set of real numbers was compared.
+    """
+    for side, value, other in (("gold", gold, answer), ("answer", answer, gold)):
+        if not (isinstance(other, tree.ValueList) and other.brackets in ("", "{}")):
+            continue
+        try:
+            if _may_list(value, other):
+                parse_real_set(value, comparer.budget)
+        except NotASetError:
+            return f"the {side}: the members of its set"
+    return ""
+
+
+def _may_list(value: Value, members: tree.ValueList) -> bool:
+    """Whether a set with conditions may have these members; without bounds it has no last one."""
+    if isinstance(value, tree.SetBuilder):
+        has_bounds = any(
+            isinstance(condition, tree.Relation) and condition.parts[0] != value.head
+            for condition in value.conditions
+        )
+        return has_bounds or tree.Sym("ldots") in members.items
+    if isinstance(value, tree.ValueList) and parameter_names(value):
+        bounds = (item for item in value.items if isinstance(item, tree.Relation))
+        return any(INEQUALITY_OPS.issuperset(bound.ops) for bound in bounds)
+    return False
 
 
 def _letters_of_points(value: Value) -> frozenset[str]:
