@@ -142,13 +142,13 @@ def _update_dataset(
     with errors_with_urls({copy: folder.url}):
         manifest = read_manifest(copy)
         paths = [entry.path for entry in manifest.files]
+        if QUARANTINE_FILE in stored_files:
+            paths.append(QUARANTINE_FILE)
         try:
             check_files(copy, manifest.files)
         except SchemaError:  # a new, unfinished or damaged copy
             _download(folder, paths, copy, progress)
             check_files(copy, manifest.files)
-        if QUARANTINE_FILE in stored_files:
-            folder.download(QUARANTINE_FILE, copy / QUARANTINE_FILE)
     _delete_others(copy, "*.parquet", paths)
     _delete_others(copy, QUARANTINE_FILE, stored_files)
 

@@ -30,7 +30,6 @@ _KEYWORDS = frozenset(
 )
 #: Functions whose results have no sign in polars, so that a difference below zero would wrap.
 _UNSIGNED_FUNCTIONS = frozenset(("array_length", "char_length", "length", "octet_length", "strpos"))
-_UNSIGNED_TYPES = (pl.UInt8, pl.UInt16, pl.UInt32)
 _REFUSED_KEYWORDS = frozenset(("over", "select"))
 _QUOTED = re.compile(r"'(?:[^']|'')*'|\"[^\"]*\"")
 _CALL = re.compile(r"(\w+)\s*\(")
@@ -76,9 +75,10 @@ class RowCondition:
                 condition.
         """
         # Counts. Hashes of 64 bits have no signed type.
-        unsigned = [name for name in self.names if rows[name].dtype in _UNSIGNED_TYPES]
+        count_types = (pl.UInt8, pl.UInt16, pl.UInt32)
+        counts = [name for name in self.names if rows[name].dtype in count_types]
         try:
-            rows = rows.with_columns(pl.col(unsigned).cast(pl.Int64))
+            rows = rows.with_columns(pl.col(counts).cast(pl.Int64))
             values = rows.select(condition=self.expr)["condition"]
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             reason = str(error).splitlines()[0]
