@@ -129,9 +129,9 @@ class Solution:
         search_cost: The cost of the search that found the solution: ``discarded_tokens`` (tokens of
             the search that the solution does not have) and ``prm_calls``. None without a search.
             All solutions of a search state the cost of the same search. A generation may go on
-            after its step, and the tokens of dropped steps are discarded. For an engine without
-            token ids, such as a server, and for a search that ends at a limit, their number is
-            estimated by the length of the text.
+            after its step, and the tokens of dropped steps are discarded. Their number is estimated
+            by the length of the text for engines without token ids, and for searches that end at a
+            limit.
         answer: The final answer that the grader extracted; None if it found no answer.
         outcome: The result of grading.
         verdict_by: Who gave the outcome: the grader and its rules, such as ``math@6/boxed/number``,

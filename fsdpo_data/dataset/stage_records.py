@@ -218,7 +218,8 @@ def problem_record(source: ProblemSet) -> ProblemsRecord:
     reasons = Counter(row.reason.partition(":")[0] for row in source.quarantined_rows)
     counts = StageCounts(quarantined=dict(sorted(reasons.items())))
     settings = problem_settings(source)
-    settings.limit, settings.limit_seed = source.limit, source.limit_seed
+    settings.limit = source.limit
+    settings.limit_seed = source.limit_seed
     return ProblemsRecord(name=PROBLEMS_STAGE, options=settings, counts=counts)
 
 

@@ -107,7 +107,8 @@ def load_problems(
         problem_ids = [problem.id for problem in problems]
         positions = draw_positions(problem_ids, limit, seed)
         problem_set.problems = [problems[position] for position in positions]
-        problem_set.limit, problem_set.limit_seed = limit, seed
+        problem_set.limit = limit
+        problem_set.limit_seed = seed
     return problem_set
 
 
@@ -205,7 +206,8 @@ class _ProblemLoader:
             self._add_problem(problem, "embedded", row, problem.id)
         source_ref = SourceRef("embedded", str(EMBEDDED_VERSION), self.split)
         self.problem_set.source_refs.append(source_ref)
-        self.problem_set.limit, self.problem_set.limit_seed = self.limit, self.seed
+        self.problem_set.limit = self.limit
+        self.problem_set.limit_seed = self.seed
 
     def _add_files(self, name: str) -> None:
         files = data_files(name, self.split)

@@ -164,7 +164,8 @@ def _add_signs(text: str, unquoted: str) -> str:
     """
     for call in reversed(list(_CALL.finditer(unquoted))):
         if call[1].lower() in _UNSIGNED_FUNCTIONS:
-            start, end = call.start(), _find_closing(unquoted, call.end())
+            start = call.start()
+            end = _find_closing(unquoted, call.end())
             text, unquoted = (
                 f"{condition[:start]}CAST({condition[start:end]} AS BIGINT){condition[end:]}"
                 for condition in (text, unquoted)

@@ -270,13 +270,12 @@ def _summarize(record: GradeRecord, statistics: DatasetStatistics) -> list[Row]:
     if settings is None or stats is None:
         return []
     accuracy = format_mean(statistics.accuracy_without_judge)
-    n_correct, n_incorrect = (
-        statistics.judge_decisions.get(name, 0) for name in ("correct", "incorrect")
-    )
+    decisions = statistics.judge_decisions
     text = (
-        f"{settings.model.name}: {n_correct:,} correct and {n_incorrect:,} incorrect by its "
-        f"decision; accuracy without it {accuracy}. It was asked about {stats.answers:,} "
-        f"undecided answers, and left {stats.undecided:,} ({stats.unreadable:,} unreadable replies)"
+        f"{settings.model.name}: {decisions.get('correct', 0):,} correct and "
+        f"{decisions.get('incorrect', 0):,} incorrect by its decision; accuracy without it "
+        f"{accuracy}. It was asked about {stats.answers:,} undecided answers, and left "
+        f"{stats.undecided:,} ({stats.unreadable:,} unreadable replies)"
     )
     return [("answer judge", text)]
 

@@ -159,7 +159,8 @@ def _find_block_end(text: str, start: re.Match[str]) -> int | None:
 
 def _find_environment_end(text: str, name: str, start: int, limit: int) -> int | None:
     """Return the end of a LaTeX environment, which may contain others of the same name."""
-    begin_mark, end_mark = f"\\begin{{{name}}}", f"\\end{{{name}}}"
+    begin_mark = f"\\begin{{{name}}}"
+    end_mark = f"\\end{{{name}}}"
     depth = 1
     while (end := text.find(end_mark, start, limit)) >= 0:
         depth += text.count(begin_mark, start, end) - 1

@@ -90,15 +90,9 @@ def _compare_read(
     if verdict is not None:
         return verdict
     if _have_unclear_units(gold_answer, response_answer):
-        return Verdict(
-            status="undecided",
-            answer=response_answer.text,
-            rule="unit",
-            gold_form=gold_answer.form,
-            answer_form=response_answer.form,
-            unread=f"the unit: “{gold_answer.text}” and “{response_answer.text}”",
-        )
-    if gold_answer.key == response_answer.key:
+        units = f"the unit: “{gold_answer.text}” and “{response_answer.text}”"
+        decision = Decision("undecided", "unit", units)
+    elif gold_answer.key == response_answer.key:
         return Verdict(
             status="correct",
             answer=response_answer.text,
@@ -106,10 +100,11 @@ def _compare_read(
             gold_form=gold_answer.key,
             answer_form=gold_answer.key,
         )
-    try:
-        decision = _compare_parsed(gold_answer, response_answer, tolerance, is_marked=is_marked)
-    except (BudgetExceededError, NumberTooLargeError):
-        decision = Decision("timed_out", "budget")
+    else:
+        try:
+            decision = _compare_parsed(gold_answer, response_answer, tolerance, is_marked=is_marked)
+        except (BudgetExceededError, NumberTooLargeError):
+            decision = Decision("timed_out", "budget")
     return Verdict(
         status=decision.status,
         answer=response_answer.text,
@@ -118,6 +113,11 @@ def _compare_read(
         answer_form=response_answer.form,
         unread=decision.unread,
     )
+
+
+def _may_be_names(gold: ParsedAnswer, answer: ParsedAnswer) -> bool:
+    """Whether both sides are lists of different letters, such as "T, F"."""
+    return are_letters(gold.plain) and are_letters(answer.plain)
 
 
 def _have_unclear_units(gold: ParsedAnswer, answer: ParsedAnswer) -> bool:
@@ -184,8 +184,7 @@ def _compare_values(
     if all(letters):
         return letters[0] == letters[1], "choice"
     truths = [truth_values(side.plain) for side in (gold, answer)]
-    are_names = are_letters(gold.plain) and are_letters(answer.plain)
-    if truths[0] and truths[0] == truths[1] and not are_names:
+    if truths[0] and truths[0] == truths[1] and not _may_be_names(gold, answer):
         return True, "words"
     is_gold_words = isinstance(gold.value, Words)
     is_answer_words = isinstance(answer.value, Words)
@@ -220,7 +219,7 @@ def _doubt_about_equal(
         return Decision("undecided", "order", "the gold: the order of its parts")
     truths = [truth_values(side.plain) for side in (gold, answer)]
     if all(truths) and truths[0] != truths[1]:
-        if are_letters(gold.plain) and are_letters(answer.plain):
+        if _may_be_names(gold, answer):
             return Decision("undecided", "order", "the gold: the order of its letters")
         return Decision("incorrect", "words")
     if are_anagrams(gold.plain, answer.plain):
