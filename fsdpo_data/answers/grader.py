@@ -35,11 +35,11 @@ from fsdpo_data.answers.parsing.read import ParsedAnswer, read_answer
 from fsdpo_data.answers.thinking import has_unclosed_tag
 from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 
-#: The name of the grader in manifests. The number rises with every change of verdicts. math@1
-#: ignored a factor of 100 before a percent sign, and took the last number of a truncated response.
-#: math@2 dropped the braces of labelled formulas, and called unread answers incorrect. math@4
-#: called answers with other names than the gold incorrect, and preferred a box to a later "the
-#: answer is".
+#: The name of the grader in manifests. The number rises with every release that changes verdicts.
+#: math@1 ignored a factor of 100 before a percent sign, and took the last number of a truncated
+#: response. math@2 dropped the braces of labelled formulas, and called unread answers incorrect.
+#: math@4 called answers with other names than the gold incorrect, and preferred a box to a later
+#: "the answer is".
 GRADER_NAME = "math@6"
 #: The statuses that count for an answer with several golds, the first one most.
 _DECIDING_STATUSES = ("correct", "undecided", "timed_out")
