@@ -161,7 +161,8 @@ def _grade_extracted(
         equation = _with_name(gold, quantity, extracted.sentence)
         if equation is not number:
             verdict = compare_answers(gold, equation, tolerance, is_marked=is_marked)
-    if verdict.status in ("incorrect", "undecided"):
+    is_guarded = is_marked and _is_guarded(gold, answer, tolerance, verdict)
+    if verdict.status in ("incorrect", "undecided") and not is_guarded:
         verdict = _compare_alternatives(gold, extracted, response, tolerance, verdict=verdict)
     sentence = extracted.sentence
     if verdict.status != "correct" and sentence and _states_gold(gold, sentence):
@@ -276,6 +277,14 @@ def _compare_alternatives(
         if alternative.status not in ("incorrect", "undecided"):
             return alternative
     return verdict
+
+
+def _is_guarded(gold: ParsedAnswer, answer: str, tolerance: float | None, verdict: Verdict) -> bool:
+    """Whether words of an answer change its number: "over 12", but not "30 (half an hour)"."""
+    if verdict.rule != "guarded" or isinstance(gold.value, ValueList):
+        return False
+    main_part = _PATTERNS["restated_end"].sub("", answer)
+    return compare_answers(gold, main_part, tolerance).rule == "guarded"
 
 
 def _compare_complete_box(

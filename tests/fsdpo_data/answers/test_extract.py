@@ -424,3 +424,47 @@ def test_truncated_responses_have_only_marked_answers(
 def test_finished_responses_may_have_an_unmarked_answer() -> None:
     [verdict] = MathGrader().grade([GradingRequest("7", "So the sum is $7$.", "stop")])
     assert verdict.status == "correct"
+
+
+CHANGED_NUMBERS = [
+    ("12", "The answer is over 12", "undecided"),
+    ("12", "The answer is one over 12.", "undecided"),
+    ("12", "The answer is 12 below zero.", "undecided"),
+    ("12", "Answer: 12 less than Ann", "undecided"),
+    ("12", "#### over 12 (about)", "undecided"),
+    ("12", "The answer is the opposite of 12.", "undecided"),
+    ("12", "The answer is 12 above zero.", "correct"),
+    ("12", "The answer is that 12 apples remain.", "correct"),
+    ("30", "Answer: 30 minutes (half an hour)", "correct"),
+    ("42", "#### 42 (forty-two)", "correct"),
+    ("3, 5", "The answers are 3 and 5, respectively.", "correct"),
+]
+
+
+@pytest.mark.parametrize(("gold", "response", "status"), CHANGED_NUMBERS)
+def test_words_that_change_a_marked_number_leave_it_undecided(
+    gold: str, response: str, status: str
+) -> None:
+    assert grade_response(ParsedAnswer(gold), response).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "text_after", "status"),
+    [
+        ("180", "On second thought, the answer is 180.", "correct"),
+        ("204", "On second thought, the answer is 180.", "incorrect"),
+        ("204", "At first I thought the answer is 180.", "correct"),
+    ],
+)
+def test_a_second_thought_is_no_first_guess(gold: str, text_after: str, status: str) -> None:
+    response = f"\\boxed{{204}}\n\n{text_after}"
+    assert grade_response(ParsedAnswer(gold), response).status == status
+
+
+@pytest.mark.parametrize("check", ["Let's check", "Let me verify", "Let's double-check"])
+def test_a_check_at_the_end_does_not_open_the_reasoning(check: str) -> None:
+    response = f"Tom has **12** marbles left.\n\n{check}: 20 - 8 = 12. ✓"
+    assert grade_response(ParsedAnswer("12"), response).status == "correct"
+    assert grade_response(ParsedAnswer("8"), response).status == "incorrect"
+    opened = "Tom has **12** marbles left.\n\nLet's consider 12."
+    assert grade_response(ParsedAnswer("12"), opened).status == "no_answer"
