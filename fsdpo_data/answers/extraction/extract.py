@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from fsdpo_data.answers.extraction import retractions
-from fsdpo_data.answers.extraction.announced import last_announced
+from fsdpo_data.answers.extraction.announced import is_value, last_announced
 from fsdpo_data.answers.extraction.boxes import (
     Box,
     find_boxes,
@@ -249,6 +249,10 @@ def _answer_after_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer | None:
     is_prose = len(_WORD.findall(announced.answer)) > _MAX_ANNOUNCED_WORDS
     if announced.rule != "final-answer" and (is_prose or announced.rule == "label"):
         return None  # "the answer is obtained by …", "check the answer: …" explain the box
+    if announced.rule in ("answer-is", "final-answer"):
+        is_stated = _PATTERNS["subject"].search(text_after[: announced.start])
+        if not (is_stated and is_value(announced.answer)):
+            return None  # "twice the answer is 24", "the answer is divisible by 3"
     return ExtractedAnswer(announced.answer, announced.rule)
 
 

@@ -468,3 +468,52 @@ def test_a_check_at_the_end_does_not_open_the_reasoning(check: str) -> None:
     assert grade_response(ParsedAnswer("8"), response).status == "incorrect"
     opened = "Tom has **12** marbles left.\n\nLet's consider 12."
     assert grade_response(ParsedAnswer("12"), opened).status == "no_answer"
+
+
+#: Sentences after an answer of 12 that say something else about it, or about another problem.
+NOT_THE_ANSWER = """\
+My confidence in the answer is 90%.
+For n=5, the answer is 20.
+In general, the answer is 3n.
+Without the restriction, the answer would be 24.
+A common wrong answer is 24.
+Twice the answer is 24.
+The sum of the digits of the answer is 3.
+The answer is divisible by 3.
+The answer is less than 20.
+The answer is in units of 10 km."""
+
+
+@pytest.mark.parametrize("answer", ["\\boxed{12}.", "The answer is 12."])
+@pytest.mark.parametrize("sentence", NOT_THE_ANSWER.splitlines())
+def test_a_sentence_about_an_answer_does_not_replace_it(answer: str, sentence: str) -> None:
+    for joint in (" ", "\n\n"):
+        response = f"{answer}{joint}{sentence}"
+        assert grade_response(ParsedAnswer("12"), response).status == "correct"
+
+
+#: Sentences after an answer of 15 that replace it.
+REPLACEMENTS = """\
+So the answer is 12.
+Thus, the final answer is 12.
+Actually, the answer is 12.
+The correct answer is $12$.
+After correcting the sign, the answer is 12.
+Since we need m+n, the answer is 12.
+Hence, after adding 3, the answer is 12.
+x=15, so the answer is 12.
+We conclude that our answer is 12 apples.
+**Final answer: 12**"""
+
+
+@pytest.mark.parametrize("answer", ["\\boxed{15}.", "The answer is 15."])
+@pytest.mark.parametrize("sentence", REPLACEMENTS.splitlines())
+def test_a_new_answer_replaces_the_one_before_it(answer: str, sentence: str) -> None:
+    response = f"{answer}\n\n{sentence}"
+    assert grade_response(ParsedAnswer("12"), response).status == "correct"
+    assert grade_response(ParsedAnswer("15"), response).status == "incorrect"
+
+
+def test_a_sentence_about_the_answer_is_read_if_it_is_the_only_one() -> None:
+    for response in ("For n = 3, the answer is 12.", "If x > 0, then the answer is 12."):
+        assert grade_response(ParsedAnswer("12"), response).status == "correct"
