@@ -169,6 +169,9 @@ def _grade_extracted(
         verdict = verdict._replace(
             status="correct", rule="sentence", answer_form=sentence, unread=""
         )
+    if extracted.doubt and verdict.status in ("correct", "incorrect"):
+        unread = f"the text around the answer: “{extracted.doubt}”"
+        verdict = verdict._replace(status="undecided", unread=unread)
     return Verdict(
         status=verdict.status,
         answer=answer,

@@ -517,3 +517,63 @@ def test_a_new_answer_replaces_the_one_before_it(answer: str, sentence: str) -> 
 def test_a_sentence_about_the_answer_is_read_if_it_is_the_only_one() -> None:
     for response in ("For n = 3, the answer is 12.", "If x > 0, then the answer is 12."):
         assert grade_response(ParsedAnswer("12"), response).status == "correct"
+
+
+TOUCHED_BOXES = [
+    ("12", r"The answer is not \boxed{12}.", "undecided"),
+    ("12", r"It isn't $\boxed{12}$", "undecided"),
+    ("12", r"$n\ne\boxed{12}$", "undecided"),
+    ("12", r"答案不是\boxed{12}", "undecided"),
+    ("12", r"at least $\boxed{12}$", "undecided"),
+    ("12", r"$\boxed{12}\pi$", "undecided"),
+    ("12", r"\boxed{12}^2", "undecided"),
+    ("12", r"$\boxed{12}^{n+1}$", "undecided"),
+    ("12", r"$\boxed{12}\sqrt{3}$", "undecided"),
+    ("12", r"$\boxed{12}/5$", "undecided"),
+    ("12", r"$\frac{\boxed{12}}5$", "undecided"),
+    ("12", r"$\sqrt{\boxed{12}}$", "undecided"),
+    (r"12\pi", r"$\boxed{12}\pi$", "correct"),
+    ("144", r"$\boxed{12}^2$", "correct"),
+    ("(x+1)^2", r"$\boxed{x+1}^2$", "correct"),
+    ("36", r"$\boxed{36}x^2$", "correct"),
+    ("12", r"$\boxed{12}^\circ$", "correct"),
+    ("12", r"$\boxed{12}^{th}$", "correct"),
+    ("12", r"$\boxed{12}\text{ cm}^2$", "correct"),
+    ("6", r"\boxed{2}\cdot\boxed{3}=\boxed{6}", "correct"),
+    ("12", r"Not 5, but \boxed{12}.", "correct"),
+    ("12", r"The least value that is not less than 11 is \boxed{12}.", "correct"),
+]
+
+
+@pytest.mark.parametrize(("gold", "response", "status"), TOUCHED_BOXES)
+def test_what_touches_a_box_may_change_its_value(gold: str, response: str, status: str) -> None:
+    assert grade_response(ParsedAnswer(gold), response).status == status
+
+
+#: Texts after a box with 12.
+TEXTS_AFTER_BOX = [
+    # A doubt that comes to another value.
+    (". Wait, this contradicts n odd. So n = 13.", "undecided"),
+    ("\n\nHold on, the break was counted twice; the total is 180.", "undecided"),
+    (" would be wrong. So it is 13.", "undecided"),
+    # A doubt that is settled, or comes to no value.
+    (". Wait, let me check: 5+7=12. Yes, the total is 12.", "correct"),
+    (". Wait, let me check: 12/4 is 3. So the sum is 3. That is consistent.", "correct"),
+    (". Hmm, but what about n=0? That is not allowed, so fine.", "correct"),
+    (r". Actually, this equals $3\cdot4$.", "correct"),
+    (" would be wrong if n were odd.", "correct"),
+    # Another value that is wrong.
+    (r". If symmetry were ignored we'd have \boxed{24}, which is wrong.", "correct"),
+    (". Counting both ends would give 13, which is incorrect.", "correct"),
+    (". The probability that my answer is wrong is 5%.", "correct"),
+    (". Plugging in x = 5 gives 13 ≠ 12, so that is wrong.", "undecided"),
+    # The value itself is wrong.
+    (", which is wrong.", "no_answer"),
+    (". Hmm, my answer is wrong.", "no_answer"),
+    (". Wait, that gives 13, which is wrong.", "no_answer"),
+]
+
+
+@pytest.mark.parametrize(("text_after", "status"), TEXTS_AFTER_BOX)
+def test_the_text_after_a_box_may_doubt_or_reject_it(text_after: str, status: str) -> None:
+    assert grade_response(ParsedAnswer("12"), rf"\boxed{{12}}{text_after}").status == status
