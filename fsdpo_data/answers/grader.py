@@ -169,7 +169,8 @@ def _grade_extracted(
         verdict = verdict._replace(
             status="correct", rule="sentence", answer_form=sentence, unread=""
         )
-    if extracted.doubt and verdict.status in ("correct", "incorrect"):
+    is_doubted = extracted.doubt != "" and extracted.doubt not in gold.text
+    if is_doubted and verdict.status in ("correct", "incorrect"):
         unread = f"the text around the answer: “{extracted.doubt}”"
         verdict = verdict._replace(status="undecided", unread=unread)
     return Verdict(

@@ -27,6 +27,7 @@ from fsdpo_data.answers.extraction.unmarked import (
     statement_value,
 )
 from fsdpo_data.answers.extraction.values import CONJUNCTION, JOINING_TEXT
+from fsdpo_data.answers.lexicon.languages import find_guard
 from fsdpo_data.answers.parsing.clean import restore_escapes
 from fsdpo_data.answers.thinking import without_tagged_thinking
 
@@ -40,6 +41,7 @@ MARKED_RULES = frozenset(
 #: Maximum characters between two boxes that form one answer.
 _MAX_GAP_CHARS = 80
 _MAX_SIGN_CHARS = 12  #: Characters before a box in which its sign is searched.
+_MAX_GUARDED_CHARS = 400  #: A longer statement is not searched for foreign words that change it.
 _MAX_WORDS_CHARS = 40  #: Characters before a box in which words that deny it are searched.
 _MAX_UNIT_CHARS = 60  #: Characters after a box in which its scale and its unit are searched.
 _MAX_ANNOUNCED_WORDS = 4  #: Maximum words of an announced answer that replaces a box before it.
@@ -118,7 +120,25 @@ class ExtractedAnswer(NamedTuple):
 
 def extract_answer(response: str) -> ExtractedAnswer:
     """Extract the answer of ``response``; never raises an exception on its text."""
-    text = strip_next_problem(response)
+    extracted = _extract_answer(strip_next_problem(response))
+    if extracted.answer is None or extracted.doubt:
+        return extracted
+    return extracted._replace(doubt=_foreign_guard(extracted))
+
+
+def _foreign_guard(extracted: ExtractedAnswer) -> str:
+    """Return the foreign words that change the number of an answer: "не менее 12"; or ""."""
+    answer = extracted.answer or ""
+    numbers = _NUMBER.findall(answer[:_MAX_GUARDED_CHARS])
+    if not numbers:
+        return ""
+    if extracted.marked_answer:
+        return find_guard(answer[:_MAX_GUARDED_CHARS], numbers[0])
+    return find_guard(extracted.sentence[:_MAX_GUARDED_CHARS], numbers[-1])
+
+
+def _extract_answer(text: str) -> ExtractedAnswer:
+    """Extract the answer of a text that ends with it."""
     boxes = [box for box in find_boxes(text) if box.content]
     if boxes:
         boxes = _without_supposed_box(text, boxes)

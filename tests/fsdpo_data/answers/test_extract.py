@@ -577,3 +577,39 @@ TEXTS_AFTER_BOX = [
 @pytest.mark.parametrize(("text_after", "status"), TEXTS_AFTER_BOX)
 def test_the_text_after_a_box_may_doubt_or_reject_it(text_after: str, status: str) -> None:
     assert grade_response(ParsedAnswer("12"), rf"\boxed{{12}}{text_after}").status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "response", "status"),
+    [
+        ("12", "12 is wrong.", "no_answer"),
+        ("12", "12 is not the answer.", "no_answer"),
+        ("12", "12? No.", "no_answer"),
+        ("B", "B fails.", "no_answer"),
+        ("12", "We tried it. So 12 is incorrect.", "incorrect"),
+        ("7", "The textbook says the answer is 7, but the right value is 8.", "incorrect"),
+        ("8", "The textbook says the answer is 7, but the right value is 8.", "correct"),
+        ("12", "12 is correct.", "correct"),
+        ("12", "13 is wrong, so it is 12.", "correct"),
+        ("12", "Some say 24, which is wrong. It is 12.", "correct"),
+        ("16", "\\boxed{16}\n\nThe true value is close to 16.02 with friction.", "correct"),
+    ],
+)
+def test_an_unmarked_value_may_be_denied(gold: str, response: str, status: str) -> None:
+    assert grade_response(ParsedAnswer(gold), response).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "response"),
+    [
+        ("12", "Answer - 12"),
+        ("-12", "Answer: -12"),
+        ("12", "\u2022 12"),
+        ("-12", "\u2022 -12"),
+        ("42", "## 42"),
+        ("C", "This matches option C."),
+        ("C", "This corresponds to choice (C)."),
+    ],
+)
+def test_short_marks_before_an_answer_are_no_part_of_it(gold: str, response: str) -> None:
+    assert grade_response(ParsedAnswer(gold), response).status == "correct"
