@@ -230,7 +230,7 @@ def extract_unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     is_short = len(stripped) <= MAX_BARE_ANSWER_CHARS
     is_only_content = is_short and "\n" not in stripped and stripped == sentence
     if is_only_content and not _SENTENCE_VERB.search(stripped) and not has_foreign_script(stripped):
-        return clause, "whole"
+        return _PATTERNS["line_mark"].sub("", clause), "whole"
     if cases := closing_cases(stripped, sentence):
         return cases, "list"
     return _last_value(text, sentence, clause, values)
@@ -245,10 +245,12 @@ def _labelled_line(text: str) -> str | None:
 
 
 def _has_no_answer(stripped: str, sentence: str) -> bool:
-    """Whether a text contradicts itself, or is an announcement without an answer."""
+    """Whether a text contradicts itself, denies a value, or only announces an answer."""
     openings = [_PATTERNS["yes_or_no"].match(part) for part in (stripped, sentence)]
     answers = {opening[1].lower() for opening in openings if opening}
     if len(answers) > 1:  # "**No.** Yes, it is."
+        return True
+    if _PATTERNS["refuted_value"].fullmatch(stripped):
         return True
     return _PATTERNS["announcement_only"].fullmatch(stripped) is not None
 

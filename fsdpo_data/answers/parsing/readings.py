@@ -62,7 +62,8 @@ class Reading(NamedTuple):
 
 def is_denied(text: str) -> bool:
     """Whether words of a text deny or hedge the value next to it."""
-    return any(word in _DENIALS or word.endswith(("'t", "’t")) for word in _lower_words(text))
+    words = _lower_words(_PATTERNS["sole_value"].sub(" ", text))
+    return any(word in _DENIALS or word.endswith(("'t", "’t")) for word in words)
 
 
 def _lower_words(text: str) -> list[str]:

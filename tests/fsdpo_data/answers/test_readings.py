@@ -61,6 +61,8 @@ def test_cells_of_a_table_keep_their_brackets():
         ("5", r"\text{either } 5 \text{ or } 7", "incorrect"),
         ("5", r"\text{at least } 5", "undecided"),
         ("5", r"5 \text{ with remainder } 2", "undecided"),
+        ("6", r"x=6\text{ is the only solution}", "correct"),
+        ("6", r"6\text{ is not the only solution}", "incorrect"),
         # Readings of a part.
         ("10 \\$", r"\text{The sombrero costs } \$10.00.", "correct"),
         ("5", r"5 \text{ for all } x \in [-1, 1]", "correct"),
