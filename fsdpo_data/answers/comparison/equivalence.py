@@ -29,7 +29,7 @@ from fsdpo_data.answers.parsing.prose import (
     truth_values,
 )
 from fsdpo_data.answers.parsing.read import MAX_READ, ParsedAnswer, read, read_answer
-from fsdpo_data.answers.parsing.readings import split_words_and_formulas
+from fsdpo_data.answers.parsing.readings import is_narrowed, split_words_and_formulas
 from fsdpo_data.answers.tree import Num, Quantity, Relation, Value, ValueList, Words, is_node
 
 #: A letter that names a vector; a product of vectors is not a product of numbers.
@@ -231,10 +231,29 @@ def _doubt_about_equal(
     vectors = [_VECTOR.findall(side.text) for side in (gold, answer)]
     if all(vectors) and vectors[0] != vectors[1] and "\\cdot" in gold.text:
         return Decision("undecided", "order", "the gold: a product of vectors")
+    if narrowed := _narrowed_side(gold, answer):
+        return Decision("undecided", "guarded", narrowed)
     is_named = isinstance(gold.value, Relation) or isinstance(answer.value, Relation)
     if not is_named and name_different_values(gold.label, answer.label):
         return Decision("undecided", "names", f"the answer: “{' '.join(answer.label)}”")
     return None
+
+
+def _narrowed_side(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
+    """Return a side whose last words restrict its numbers, "x > 2 odd", if the other has none."""
+    words = [_last_words(side.value) for side in (gold, answer)]
+    if words[0] == words[1]:
+        return ""
+    for name, side, text in (("gold", gold, words[0]), ("answer", answer, words[1])):
+        if is_narrowed(side.cleaned, text):
+            return f"the {name}: “{text}”"
+    return ""
+
+
+def _last_words(value: Value) -> str:
+    """Return the words after a relation that name no unit."""
+    last = value.parts[-1] if isinstance(value, Relation) else None
+    return " ".join(last.unit.words) if isinstance(last, Quantity) else ""
 
 
 def _is_reordered(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> bool:

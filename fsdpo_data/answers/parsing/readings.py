@@ -19,6 +19,9 @@ _TABLE = read_module_table(__file__)
 _PATTERNS = compile_patterns(_TABLE["patterns"])
 _DENIALS = word_set(_TABLE["denials"])
 _BOUND_WORDS = word_set(_TABLE["bounds"])
+_NUMBER_PROPERTIES = word_set(_TABLE["number_properties"])
+_NUMBER_KINDS = word_set(_TABLE["number_kinds"])
+_AMOUNTS = word_set(_TABLE["amounts"])
 _WORD = re.compile(r"[A-Za-z]+(?:['’]t)?")
 #: Words between formulas; products of letters and commands do not match.
 _WORDS = re.compile(r"((?<![\\A-Za-z^_])(?!(?:and|or|[IVX]+)\b)[A-Za-z]{2,}(?![A-Za-z^_={(]))")
@@ -57,12 +60,26 @@ class Reading(NamedTuple):
         if self.is_in_circumstances:
             words = words[1:]  # "if x = 2, y = 5" says when the answer holds
         is_bound = any(word in _BOUND_WORDS or is_number_word(word) for word in words)
+        is_bound = is_bound or is_narrowed(self.text, self.dropped)
         return is_bound or (self.step == "qualifier" and _has_another_value(self.dropped))
 
 
 def is_denied(text: str) -> bool:
     """Whether words of a text deny or hedge the value next to it."""
     return any(word in _DENIALS or word.endswith(("'t", "’t")) for word in _lower_words(text))
+
+
+def is_narrowed(statement: str, text: str) -> bool:
+    """Whether a text restricts the numbers of a statement: "odd" or "integers" for ``x > 2``."""
+    words = set(_lower_words(text))
+    if _PATTERNS["inequality"].search(statement):
+        if not words.isdisjoint(_NUMBER_PROPERTIES | _AMOUNTS):
+            return True
+        # The letters k, m and n are whole numbers without a word.
+        has_kind = not words.isdisjoint(_NUMBER_KINDS) or _PATTERNS["number_set"].search(text)
+        return bool(has_kind) and not _PATTERNS["whole_number"].search(statement)
+    is_formula = _PATTERNS["formula_of_name"].search(statement) is not None
+    return is_formula and not words.isdisjoint(_NUMBER_PROPERTIES)
 
 
 def _lower_words(text: str) -> list[str]:

@@ -90,3 +90,27 @@ def test_only_marked_answers_are_undecided():
     assert grade_response(gold, rf"So $\boxed{{{unread}}}$.").status == "undecided"
     assert grade_response(gold, f"So we find ${unread}$.").status == "incorrect"
     assert grade_response(read_answer("^{6}"), "So we find $a^6$.").status == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        (r"[2,\infty)", r"\text{all integers }x\ge2", "undecided"),
+        (r"[2,\infty)", r"x\ge2\text{ integer}", "undecided"),
+        (r"[2,\infty)", r"x\ge2\text{ where }x\in\mathbb{Z}", "undecided"),
+        (r"[2,\infty)", r"x\ge2\text{ where }x\text{ is an integer}", "undecided"),
+        (r"n\ge3", r"\text{all odd }n\ge3", "undecided"),
+        (r"n\ge3", r"\text{some }n\ge3", "undecided"),
+        (r"n\ge3", r"n\ge3\text{ with }n\text{ odd}", "undecided"),
+        (r"n\ge3\text{ odd}", r"n\ge3", "undecided"),
+        ("y=2x", r"y=2x\text{ for odd }x", "undecided"),
+        (r"n\ge3\text{ odd}", r"n\ge3\text{ odd}", "correct"),
+        (r"[2,\infty)", r"\text{all real }x\ge2", "correct"),
+        (r"n\ge3", r"\text{all integers }n\ge3", "correct"),
+        (r"n\ge3", r"n\ge3\text{ integer}", "correct"),
+        ("y=cx", r"y=cx\text{ for some constant }c", "correct"),
+        ("7", r"\text{the prime }p=7", "correct"),
+    ],
+)
+def test_words_may_restrict_the_numbers_of_a_statement(gold, answer, status):
+    assert compare_answers(gold, answer).status == status
