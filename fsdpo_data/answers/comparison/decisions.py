@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fsdpo_data.answers import VerdictStatus, tree
 from fsdpo_data.answers.comparison.assignments import assignments_by_name, is_function_name
+from fsdpo_data.answers.comparison.doubts import find_doubt
 from fsdpo_data.answers.comparison.exact_values import integer_value
 from fsdpo_data.answers.comparison.letter_products import differ_in_order
 from fsdpo_data.answers.comparison.periodic_sets import compare_periodic_sets, parameter_names
@@ -212,6 +213,14 @@ def _check_renamed(
     return Decision("undecided", "names", f"the names {', '.join(sorted(renamed))}")
 
 
+def _check_notations(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """A notation with two meanings, one of which makes the sides equal."""
+    part = find_doubt(gold, answer, comparer)
+    return Decision("undecided", "notation", part) if part else None
+
+
 def _check_names(
     gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
 ) -> Decision | None:
@@ -242,8 +251,8 @@ def _check_unread(
 #: The checks in their order; each returns None if it does not decide.
 _CHECKS = (
     _check_form, _check_labelled_parts, _check_forms, _check_dimensions, _check_nouns,
-    _check_readings, _check_bounds, _check_repetitions, _check_renamed, _check_names,
-    _check_unread,
+    _check_readings, _check_bounds, _check_repetitions, _check_renamed, _check_notations,
+    _check_names, _check_unread,
 )  # fmt: skip
 
 

@@ -101,8 +101,7 @@ class ScalarComparer:
             return True
         if abs(value) > 1 and value.denominator == 1:
             return False  # 18 is a count, or 18 of a hundred, but not 1800 %
-        share = percentage.unit.factor / 100
-        return self._compare_nodes(tree.scale(percentage.node, share), other)
+        return self._compare_nodes(_share_of_one(percentage), other)
 
     def _compare_ratios(self, gold: Value, answer: Value) -> bool:
         gold_parts = _ratio_parts(gold)
@@ -115,6 +114,16 @@ class ScalarComparer:
             )
             for gold_part, answer_part in zip(gold_parts[1:], answer_parts[1:], strict=True)
         )
+
+
+def _share_of_one(percentage: tree.Quantity) -> Node:
+    """Return a percentage as a number; 33.3333 % shows as many digits as 0.333333."""
+    node = percentage.node
+    is_decimal = isinstance(node, tree.Num) and node.decimal_places is not None
+    if isinstance(node, tree.Num) and is_decimal and percentage.unit.factor == 1:
+        places = (node.decimal_places or 0) + 2
+        return tree.Num(node.value / 100, places, node.significant_digits)
+    return tree.scale(node, percentage.unit.factor / 100)
 
 
 def _in_kelvins(temperature: tree.Quantity) -> Node:

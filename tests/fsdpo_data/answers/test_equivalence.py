@@ -357,3 +357,20 @@ def test_otherwise_covers_the_remaining_values_of_its_own_side() -> None:
 def test_the_tolerant_rule_without_an_error_compares_the_given_digits(gold, answer, right):
     assert compare_answers(gold, answer).status == "incorrect"
     assert (compare_answers(gold, answer, 0.0).status == "correct") == right
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        ("1/3", r"33.3333\%", "correct"),
+        ("1/3", r"33.(3)\%", "correct"),
+        ("1/3", r"33.3\%", "incorrect"),
+        ("1/3", r"33.34\%", "incorrect"),
+        ("1/6", "0.1(6)", "correct"),
+        ("1/6", "0.1(5)", "incorrect"),
+        ("2", "0.5(4)", "undecided"),  # it may be a product
+        ("2", "0.5(4) = 2", "correct"),
+    ],
+)
+def test_recurring_decimals_and_their_percentages(gold, answer, status):
+    assert compare_answers(gold, answer).status == status

@@ -1,0 +1,31 @@
+"""Doubts about two answers whose values differ: another meaning of a notation makes them equal."""
+
+from collections.abc import Callable
+
+from fsdpo_data.answers.comparison.values import AnswerComparer
+from fsdpo_data.answers.parsing.read import ParsedAnswer, read
+from fsdpo_data.answers.tables import compile_patterns, read_module_table
+
+_PATTERNS = compile_patterns(read_module_table(__file__)["patterns"])
+#: A function that returns the part of an answer that may mean the gold, or "".
+Doubt = Callable[[ParsedAnswer, ParsedAnswer, AnswerComparer], str]
+
+
+def find_doubt(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
+    """Return the part of an answer whose other meaning equals the gold, or ""."""
+    for doubt in _DOUBTS:
+        if part := doubt(gold, answer, comparer):
+            return part
+    return ""
+
+
+def _product_or_cycle(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
+    """Return a recurring decimal, 0.5(4), that may be a product."""
+    match = _PATTERNS["recurring"].search(answer.plain)
+    if match is None:
+        return ""
+    product = read(f"{match['number']} \\cdot {match['cycle']}")
+    return f"the answer: “{match[0]}”" if comparer.is_equal(gold.value, product) else ""
+
+
+_DOUBTS: tuple[Doubt, ...] = (_product_or_cycle,)
