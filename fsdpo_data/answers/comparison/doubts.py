@@ -5,6 +5,7 @@ from collections.abc import Callable
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.parsing.read import ParsedAnswer, read
 from fsdpo_data.answers.tables import compile_patterns, read_module_table
+from fsdpo_data.answers.tree import Relation
 
 _PATTERNS = compile_patterns(read_module_table(__file__)["patterns"])
 #: A function that returns the part of an answer that may mean the gold, or "".
@@ -28,4 +29,13 @@ def _product_or_cycle(gold: ParsedAnswer, answer: ParsedAnswer, comparer: Answer
     return f"the answer: “{match[0]}”" if comparer.is_equal(gold.value, product) else ""
 
 
-_DOUBTS: tuple[Doubt, ...] = (_product_or_cycle,)
+def _limit(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
+    """Return the limit of a sequence or a variable, ``x_n \\to 0``, that may be the gold."""
+    value = answer.value
+    if not isinstance(value, Relation) or value.ops != ("->",):
+        return ""
+    is_gold = comparer.is_equal(gold.value, value.parts[-1])
+    return f"the answer: “{answer.plain}”" if is_gold else ""
+
+
+_DOUBTS: tuple[Doubt, ...] = (_product_or_cycle, _limit)

@@ -201,6 +201,8 @@ def _compare_values(
     for gold_value, answer_value in _value_pairs(gold, answer):
         if comparer.is_equal(gold_value, answer_value):
             return True, comparison_rule(gold_value)
+    if _is_concluded(gold, answer, comparer):
+        return True, "conclusion"
     if _are_equal_with_letter_units(gold, answer, comparer):
         return True, "unit"
     if gold.dimensions and have_equal_dimensions(gold, answer, comparer):
@@ -294,6 +296,15 @@ def _value_pairs(gold: ParsedAnswer, answer: ParsedAnswer) -> Iterator[tuple[Val
     yield gold.value, answer.value
     # The first pair of alternatives consists of the values themselves.
     yield from islice(product(gold.alternatives, answer.alternatives), 1, None)
+
+
+def _is_concluded(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> bool:
+    """Whether the last statement of the answer is the gold; a formula of logic has none."""
+    conclusion = answer.conclusion
+    if conclusion is None or gold.conclusion is not None:
+        return False
+    is_formula = isinstance(conclusion, tree.Sym | tree.Connective)
+    return not is_formula and comparer.is_equal(gold.value, conclusion)
 
 
 def _are_equal_with_letter_units(

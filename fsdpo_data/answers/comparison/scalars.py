@@ -121,8 +121,8 @@ def _share_of_one(percentage: tree.Quantity) -> Node:
     node = percentage.node
     is_decimal = isinstance(node, tree.Num) and node.decimal_places is not None
     if isinstance(node, tree.Num) and is_decimal and percentage.unit.factor == 1:
-        places = (node.decimal_places or 0) + 2
-        return tree.Num(node.value / 100, places, node.significant_digits)
+        decimal_places = (node.decimal_places or 0) + 2
+        return tree.Num(node.value / 100, decimal_places, node.significant_digits)
     return tree.scale(node, percentage.unit.factor / 100)
 
 

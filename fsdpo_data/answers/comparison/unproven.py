@@ -170,10 +170,10 @@ def _solutions(equation: Node, budget: Budget) -> Iterator[dict[str, Node]]:
     for point in _POINTS:
         values = {name: _exact(Evaluator(point, budget).value(Sym(name))) for name in names}
         for name in names:
-            others = {other: value for other, value in values.items() if other != name}
-            roots = _roots(tree.substitute(equation, others), name, budget)
+            other_values = {other: value for other, value in values.items() if other != name}
+            roots = _roots(tree.substitute(equation, other_values), name, budget)
             if roots:
-                yield from (others | {name: root} for root in roots)
+                yield from (other_values | {name: root} for root in roots)
                 break
 
 

@@ -35,6 +35,7 @@ from fsdpo_data.answers.parsing.readings import (
     split_dimensions,
     split_forms,
     split_labelled_parts,
+    split_outside_brackets,
 )
 from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tables import compile_patterns, read_module_table
@@ -220,6 +221,13 @@ class ParsedAnswer:
         """The number if its comma is a decimal comma: ``3,5`` is 3.5. None for other texts."""
         match = _DECIMAL_COMMA.fullmatch(self.cleaned)
         return make_decimal(match[2], match[3], sign=match[1]) if match else None
+
+    @cached_property
+    def conclusion(self) -> Value | None:
+        """The last statement of a chain of implications, "2a = 12 => a = 6"; None without one."""
+        if len(self.cleaned) > MAX_TEXT_CHARS or not _PATTERNS["implication"].search(self.cleaned):
+            return None
+        return read(split_outside_brackets(self.cleaned, _PATTERNS["implication"])[-1])
 
     @cached_property
     def alternatives(self) -> tuple[Value, ...]:

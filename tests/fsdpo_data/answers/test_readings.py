@@ -114,3 +114,24 @@ def test_only_marked_answers_are_undecided():
 )
 def test_words_may_restrict_the_numbers_of_a_statement(gold, answer, status):
     assert compare_answers(gold, answer).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        ("6", r"2a=12\Rightarrow a=6", "correct"),
+        ("6", "2a=12 ⇒ a=6", "correct"),
+        ("6", r"3a=18\implies 2a=12\implies a=6", "correct"),
+        ("x>2", r"2x>4\iff x>2", "correct"),
+        ("2,3", r"x^2-5x+6=0\Rightarrow x=2,3", "correct"),
+        ("5", r"2a=12\Rightarrow a=6", "incorrect"),
+        ("12", r"2a=12\Rightarrow a=6", "incorrect"),
+        ("x>2", r"2x>4\Rightarrow x>3", "incorrect"),
+        (r"p\Rightarrow q", "q", "incorrect"),
+        ("q", r"p\Rightarrow q", "undecided"),
+        ("0", r"x_n\to0", "undecided"),
+        ("1", r"x_n\to0", "incorrect"),
+    ],
+)
+def test_the_last_statement_of_a_chain_is_the_answer(gold, answer, status):
+    assert compare_answers(gold, answer).status == status
