@@ -5,7 +5,7 @@ from collections.abc import Callable
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.parsing.read import ParsedAnswer, read
 from fsdpo_data.answers.tables import compile_patterns, read_module_table
-from fsdpo_data.answers.tree import Relation
+from fsdpo_data.answers.tree import Num, Quantity, Relation
 
 _PATTERNS = compile_patterns(read_module_table(__file__)["patterns"])
 #: A function that returns the part of an answer that may mean the gold, or "".
@@ -30,7 +30,7 @@ def _product_or_cycle(gold: ParsedAnswer, answer: ParsedAnswer, comparer: Answer
 
 
 def _limit(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
-    """Return the limit of a sequence or a variable, ``x_n \\to 0``, that may be the gold."""
+    r"""Return the limit of a sequence or a variable, ``x_n \to 0``, that may be the gold."""
     value = answer.value
     if not isinstance(value, Relation) or value.ops != ("->",):
         return ""
@@ -38,4 +38,12 @@ def _limit(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -
     return f"the answer: “{answer.plain}”" if is_gold else ""
 
 
-_DOUBTS: tuple[Doubt, ...] = (_product_or_cycle, _limit)
+def _decimal_or_list(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
+    """Return a gold such as 0,75 that may be a list or a decimal."""
+    decimal = gold.with_decimal_comma
+    if decimal is None or not isinstance(answer.value, Num | Quantity):
+        return ""
+    return f"the gold: “{gold.plain}”" if comparer.is_equal(decimal, answer.value) else ""
+
+
+_DOUBTS: tuple[Doubt, ...] = (_product_or_cycle, _limit, _decimal_or_list)

@@ -207,8 +207,10 @@ def _compare_values(
         return True, "unit"
     if gold.dimensions and have_equal_dimensions(gold, answer, comparer):
         return True, "dimensions"
-    if isinstance(gold.value, Num) and answer.with_decimal_comma is not None:
+    if isinstance(gold.value, Num | Quantity) and answer.with_decimal_comma is not None:
         return comparer.is_equal(gold.value, answer.with_decimal_comma), "decimal-comma"
+    if isinstance(answer.value, Num | Quantity) and isinstance(gold.with_decimal_comma, Quantity):
+        return comparer.is_equal(gold.with_decimal_comma, answer.value), "decimal-comma"
     return False, comparison_rule(gold.value)
 
 

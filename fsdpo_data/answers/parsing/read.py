@@ -87,7 +87,7 @@ _NUMERALS = re.compile(r"[\d.]+").fullmatch
 MAX_SPECIAL = 120
 _MAX_CACHED_CHARS = 400  #: Maximum length of a text in the cache.
 _CACHE_SIZE = 8_192  #: Maximum number of answers in the cache.
-_DECIMAL_COMMA = re.compile(r"(-?)(\d+),(\d{1,2}|\d{4,15})")
+_DECIMAL_COMMA = re.compile(r"(-?)(\d+),(\d{1,2}|\d{4,15})(?![\d,.])")
 #: A number with spaces between its thousands and a decimal comma: "1 234,56".
 _SPACED_NUMBER = re.compile(r"(?P<sign>-?)(?P<whole>\d{1,3}(?: \d{3})+),(?P<decimals>\d+)")
 _DROPPED = re.compile(r"(?<![A-Za-z0-9])\s|\s(?![A-Za-z0-9])|\\!|\\(?:left|right)(?![A-Za-z])")
@@ -217,10 +217,17 @@ class ParsedAnswer:
         return read_cleaned(self.cleaned, letter_units=True)
 
     @cached_property
-    def with_decimal_comma(self) -> Num | None:
-        """The number if its comma is a decimal comma: ``3,5`` is 3.5. None for other texts."""
-        match = _DECIMAL_COMMA.fullmatch(self.cleaned)
-        return make_decimal(match[2], match[3], sign=match[1]) if match else None
+    def with_decimal_comma(self) -> Num | Quantity | None:
+        """The value if its comma is a decimal comma: ``3,5`` is 3.5. None for other texts."""
+        match = _DECIMAL_COMMA.match(self.cleaned)
+        if match is None or len(self.cleaned) > MAX_SPECIAL:
+            return None
+        unit = self.cleaned[match.end() :]
+        if not unit.strip():
+            return make_decimal(match[2], match[3], sign=match[1])
+        value = read_cleaned(f"{match[1]}{match[2]}.{match[3]}{unit}")
+        is_measure = isinstance(value, Quantity) and bool(value.unit.dims)
+        return value if isinstance(value, Quantity) and is_measure else None
 
     @cached_property
     def conclusion(self) -> Value | None:

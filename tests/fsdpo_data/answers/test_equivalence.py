@@ -374,3 +374,42 @@ def test_the_tolerant_rule_without_an_error_compares_the_given_digits(gold, answ
 )
 def test_recurring_decimals_and_their_percentages(gold, answer, status):
     assert compare_answers(gold, answer).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        ("(-1)^n", r"\cos n\pi", "correct"),
+        (r"\cos(\pi n)", "(-1)^n", "correct"),
+        (r"\frac{(-1)^n}{n}\sin nx", r"\frac{\cos n\pi}{n}\sin nx", "correct"),
+        ("(-1)^{n+m}", "(-1)^{n-m}", "correct"),
+        ("(-1)^n", r"-\cos n\pi", "incorrect"),
+        ("(-1)^n", "(-1)^{n+1}", "incorrect"),
+        ("(-1)^n", "(-1)^{2n}", "incorrect"),
+        ("(-1)^{n+m}", "(-1)^{nm}", "incorrect"),
+        ("(-1)^x", r"\cos \pi x", "incorrect"),
+    ],
+)
+def test_alternating_signs_are_compared_at_whole_numbers(gold, answer, status):
+    assert compare_answers(gold, answer).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        ("2.5", r"2,5\text{ km}", "correct"),
+        (r"2.5\text{ km}", r"2,5\text{ km}", "correct"),
+        (r"2,5\text{ km}", r"2.5\text{ km}", "correct"),
+        (r"2,5\text{ km}", r"2.6\text{ km}", "incorrect"),
+        ("25", r"2,5\text{ km}", "incorrect"),
+        ("0,75", "0.75", "undecided"),  # the gold may be a list
+        ("0,75", "0.76", "incorrect"),
+        ("1234", r"1,234\text{ km}", "correct"),
+        ("1.234", "1,234", "incorrect"),
+        ("(2,5)", "(2,5)", "correct"),
+        (r"\{2,5\}", "2,5", "correct"),
+        ("2,5", "5,2", "correct"),
+    ],
+)
+def test_a_comma_before_a_unit_is_a_decimal_comma(gold, answer, status):
+    assert compare_answers(gold, answer).status == status
