@@ -14,7 +14,7 @@ from fsdpo_data.answers.tree import MINUS_ONE, Call, Const, Node, Num, Pow, subs
 _NUMBERS = {1: (*range(1, 9), 23, 46), 2: tuple(range(1, 6))}
 
 
-def are_equal_at_whole_numbers(left: Node, right: Node, budget: Budget) -> bool:
+def are_equal_at_integers(left: Node, right: Node, budget: Budget) -> bool:
     """Whether two expressions with alternating signs are equal for all sampled whole numbers."""
     names = sorted(_alternating_names(left) | _alternating_names(right))
     numbers = _NUMBERS.get(len(names))

@@ -6,7 +6,7 @@ from fractions import Fraction
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparison import families
-from fsdpo_data.answers.comparison.alternating import are_equal_at_whole_numbers
+from fsdpo_data.answers.comparison.alternating import are_equal_at_integers
 from fsdpo_data.answers.comparison.dots import expand_dots
 from fsdpo_data.answers.comparison.expressions import are_equal_expressions, within_tolerance
 from fsdpo_data.answers.comparison.notations import are_equal_digits
@@ -47,7 +47,7 @@ class ScalarComparer:
         sides = (expand_dots(gold), expand_dots(answer))
         if sides != (gold, answer) and are_equal_expressions(*sides, self.budget):
             return True
-        if are_equal_at_whole_numbers(gold, answer, self.budget):
+        if are_equal_at_integers(gold, answer, self.budget):
             return True
         if isinstance(gold, tree.Num):
             tolerance = self.tolerance

@@ -390,7 +390,7 @@ def test_recurring_decimals_and_their_percentages(gold, answer, status):
         ("(-1)^x", r"\cos \pi x", "incorrect"),
     ],
 )
-def test_alternating_signs_are_compared_at_whole_numbers(gold, answer, status):
+def test_alternating_signs_are_compared_at_integers(gold, answer, status):
     assert compare_answers(gold, answer).status == status
 
 

@@ -135,3 +135,30 @@ def test_words_may_restrict_the_numbers_of_a_statement(gold, answer, status):
 )
 def test_the_last_statement_of_a_chain_is_the_answer(gold, answer, status):
     assert compare_answers(gold, answer).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        ("5", r"\text{coprime to }5", "undecided"),
+        ("5", r"\text{divisible by }5", "undecided"),
+        ("5", r"\text{a power of }5", "undecided"),
+        ("5", r"5\text{ to the third}", "undecided"),
+        ("1999", r"\text{before }1999", "undecided"),
+        ("x^2", r"\text{the derivative of }x^2", "undecided"),
+        ("3,5", r"\text{from }3\text{ to }5", "undecided"),
+        ("3,5", r"3\text{ plus }5", "undecided"),
+        ("3,5", r"3\text{ per }5", "undecided"),
+        (r"\infty", r"\text{goes to }\infty", "correct"),
+        (r"-\infty", r"\text{diverges to }-\infty", "correct"),
+        ("8", r"\text{total of }8", "correct"),
+        ("5", r"\text{it reduces to }5", "correct"),
+        ("5", r"5\text{ to the nearest integer}", "correct"),
+        ("5", r"5\text{ apples after lunch}", "correct"),
+        ("1999", r"\text{in the year }1999", "correct"),
+        ("2x", r"\text{derivative }2x", "correct"),
+        ("3,5", r"3\text{ and }5", "correct"),
+    ],
+)
+def test_words_may_make_another_value_of_a_formula(gold, answer, status):
+    assert compare_answers(gold, answer).status == status
