@@ -7,7 +7,9 @@ from fsdpo_data.answers.parsing.read import ParsedAnswer, read
 from fsdpo_data.answers.tables import compile_patterns, read_module_table
 from fsdpo_data.answers.tree import Num, Quantity, Relation
 
-_PATTERNS = compile_patterns(read_module_table(__file__)["patterns"])
+_TABLE = read_module_table(__file__)
+_PATTERNS = compile_patterns(_TABLE["patterns"])
+_SCALES: dict[str, int] = _TABLE["scales"]
 #: A function that returns the part of an answer that may mean the gold, or "".
 Doubt = Callable[[ParsedAnswer, ParsedAnswer, AnswerComparer], str]
 
@@ -46,4 +48,14 @@ def _decimal_or_list(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerC
     return f"the gold: “{gold.plain}”" if comparer.is_equal(decimal, answer.value) else ""
 
 
-_DOUBTS: tuple[Doubt, ...] = (_product_or_cycle, _limit, _decimal_or_list)
+def _scaled_number(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
+    """Return a number such as 12k or 12,00,000 that may be a number of thousands or lakhs."""
+    match = _PATTERNS["scaled"].fullmatch(answer.plain)
+    if match is None:
+        return ""
+    size = _SCALES.get((match["scale"] or "").lower(), 1)
+    number = read(f"{match['number'].replace(',', '')} \\cdot {size}")
+    return f"the answer: “{answer.plain}”" if comparer.is_equal(gold.value, number) else ""
+
+
+_DOUBTS: tuple[Doubt, ...] = (_product_or_cycle, _limit, _decimal_or_list, _scaled_number)

@@ -13,6 +13,8 @@ _PATTERNS = compile_patterns(_TABLE["patterns"])
 _TENS = {word: 10 * value for value, word in enumerate(_TABLE["tens"], 2)}
 SMALL_NUMBERS = {word: value for value, word in enumerate(_TABLE["ones"])} | _TENS
 SCALES: dict[str, int] = _TABLE["scales"]
+SHORT_SCALES: dict[str, int] = _TABLE["short_scales"]
+CURRENCY_SCALES: dict[str, int] = _TABLE["currency_scales"]
 ORDINALS = (
     {word: value for value, word in enumerate(_TABLE["ordinals"])}
     | {word[:-1] + "ieth": value for word, value in _TENS.items()}
