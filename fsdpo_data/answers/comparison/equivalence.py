@@ -201,6 +201,8 @@ def _compare_values(
     for gold_value, answer_value in _value_pairs(gold, answer):
         if comparer.is_equal(gold_value, answer_value):
             return True, comparison_rule(gold_value)
+    if _are_equal_without_name(gold, answer, comparer):
+        return True, "equation"
     if _is_concluded(gold, answer, comparer):
         return True, "conclusion"
     if _are_equal_with_letter_units(gold, answer, comparer):
@@ -298,6 +300,18 @@ def _value_pairs(gold: ParsedAnswer, answer: ParsedAnswer) -> Iterator[tuple[Val
     yield gold.value, answer.value
     # The first pair of alternatives consists of the values themselves.
     yield from islice(product(gold.alternatives, answer.alternatives), 1, None)
+
+
+def _are_equal_without_name(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> bool:
+    """Whether one side is the equation of the other one with a name: "l: y = 2x + 3"."""
+    statements = [side.named_statement for side in (gold, answer)]
+    if statements[0] is not None and statements[1] is None:
+        return comparer.is_equal(statements[0], answer.value)
+    if statements[1] is not None and statements[0] is None:
+        return comparer.is_equal(gold.value, statements[1])
+    return False
 
 
 def _is_concluded(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> bool:

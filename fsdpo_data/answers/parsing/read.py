@@ -237,6 +237,13 @@ class ParsedAnswer:
         return read(split_outside_brackets(self.cleaned, _PATTERNS["implication"])[-1])
 
     @cached_property
+    def named_statement(self) -> Value | None:
+        """The equation of a curve with a name, "l: y = 2x + 3"; None for other texts."""
+        has_colon = ":" in self.cleaned and len(self.cleaned) <= MAX_SPECIAL
+        match = _PATTERNS["named_statement"].fullmatch(self.unwrapped) if has_colon else None
+        return read(match["statement"]) if match else None
+
+    @cached_property
     def alternatives(self) -> tuple[Value, ...]:
         """The value, followed by other possible readings of the text."""
         return alternatives(self.cleaned, self.value)

@@ -162,3 +162,24 @@ def test_the_last_statement_of_a_chain_is_the_answer(gold, answer, status):
 )
 def test_words_may_make_another_value_of_a_formula(gold, answer, status):
     assert compare_answers(gold, answer).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        ("y=2x+3", "l: y=2x+3", "correct"),
+        ("x^2+y^2=4", "C: x^2+y^2=4", "correct"),
+        ("l: y=2x+3", "y=2x+3", "correct"),
+        ("y=2x+3", "l: y=2x+4", "incorrect"),
+        ("l: y=2x+3", "m: y=2x+3", "incorrect"),
+        ("b=3", "a:b=3", "incorrect"),
+        (r"[2,\infty)", r"f(x)\ge2", "correct"),
+        (r"[2,\infty)", r"f(x)\in[2,\infty)", "correct"),
+        (r"y\ge2", r"f(x)\ge2", "correct"),
+        (r"[2,\infty)", "f(x)>2", "incorrect"),
+        (r"[2,\infty)", r"f(2)\ge2", "incorrect"),
+        (r"f(x)\ge2", r"x\ge2", "incorrect"),
+    ],
+)
+def test_names_of_curves_and_values_of_functions(gold, answer, status):
+    assert compare_answers(gold, answer).status == status
