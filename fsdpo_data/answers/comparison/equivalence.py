@@ -8,6 +8,7 @@ from itertools import islice, product
 from fsdpo_data.answers import Verdict, tree
 from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
 from fsdpo_data.answers.comparison.decisions import Decision, decide_by_readings, unread_gold
+from fsdpo_data.answers.comparison.doubts import find_doubt_about_equal
 from fsdpo_data.answers.comparison.expressions import within_tolerance
 from fsdpo_data.answers.comparison.letter_products import differ_in_order
 from fsdpo_data.answers.comparison.symbols import free_symbols
@@ -237,6 +238,8 @@ def _doubt_about_equal(
     vectors = [_VECTOR.findall(side.text) for side in (gold, answer)]
     if all(vectors) and vectors[0] != vectors[1] and "\\cdot" in gold.text:
         return Decision("undecided", "order", "the gold: a product of vectors")
+    if doubt := find_doubt_about_equal(gold, answer):
+        return Decision("undecided", "notation", doubt)
     if narrowed := _narrowed_side(gold, answer):
         return Decision("undecided", "guarded", narrowed)
     is_named = isinstance(gold.value, Relation) or isinstance(answer.value, Relation)

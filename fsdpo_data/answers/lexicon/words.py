@@ -91,7 +91,8 @@ def _read_fraction(words: Sequence[str]) -> tuple[Fraction, int]:
     if not words:
         return Fraction(0), 0
     if words[0] in ("half", "quarter"):
-        return Fraction(1, DENOMINATORS[words[0]]), 1
+        has_article = len(words) > 2 and words[1] in _ARTICLES  # "half a cup"
+        return Fraction(1, DENOMINATORS[words[0]]), 1 + has_article
     if len(words) > 1 and (denominator := find_denominator(words[1])) is not None:
         if words[0] in _ARTICLES or words[0] == "one":
             return Fraction(1, denominator), 2

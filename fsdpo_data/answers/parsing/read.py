@@ -43,6 +43,7 @@ from fsdpo_data.answers.tree import (
     Call,
     Connective,
     Const,
+    DateOrTime,
     Matrix,
     Node,
     Num,
@@ -330,6 +331,8 @@ def _read_special(text: str) -> Value | None:
         return make_decimal(number["whole"].replace(" ", ""), number["decimals"], 0, number["sign"])
     if (scaled := read_scaled_number(plain)) is not None:
         return scaled
+    if (date := _PATTERNS["iso_date"].fullmatch(plain)) is not None:
+        return DateOrTime(day=int(date["day"]), month=int(date["month"]), year=int(date["year"]))
     if any(map(str.isalpha, text)) and contains_any(text, DATE_OR_TIME_MARKERS):
         date_or_time = read_date_or_time(" ".join(_drop_text_commands(text).split()))
         if date_or_time is not None:

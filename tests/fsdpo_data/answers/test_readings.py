@@ -183,3 +183,54 @@ def test_words_may_make_another_value_of_a_formula(gold, answer, status):
 )
 def test_names_of_curves_and_values_of_functions(gold, answer, status):
     assert compare_answers(gold, answer).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        (r"1/2\text{ cup}", r"\text{half a cup}", "correct"),
+        ("0.5", r"\text{half a mile}", "correct"),
+        ("18", r"\$18\text{ a day}", "correct"),
+        ("5", r"5\text{ PM}", "correct"),
+        ("5", r"5\text{ o'clock}", "undecided"),
+        ("6", r"5\text{ PM}", "incorrect"),
+        (r"5\text{ PM}", r"5\text{ AM}", "incorrect"),
+        ("A3F_{16}", "A3F", "undecided"),
+        ("1011_2", "0b1011", "undecided"),
+        ("1011_2", "0b1010", "incorrect"),
+        ("(2,-3)", "[2,-3]", "undecided"),
+        ("(2,3)", "[2,3]", "incorrect"),
+        (r"2\frac34", r"2\text{ and }\frac34", "undecided"),
+        (r"\text{March 5, 2021}", "2021-03-05", "correct"),
+        (r"\text{March 5, 2021}", "2021-03-06", "incorrect"),
+        ("1975", "2000-10-15", "correct"),
+        ("DNE", r"\text{The limit doesn't exist}", "correct"),
+        ("1/12", r"\text{1 over 12}", "correct"),
+        ("-12", r"\text{12 below zero}", "undecided"),
+    ],
+)
+def test_other_notations_of_a_value(gold, answer, status):
+    assert compare_answers(gold, answer).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        (r"\mathbf a\times\mathbf b", r"\mathbf b\times\mathbf a", "undecided"),
+        (r"\nabla\times\mathbf F", r"\nabla\cdot\mathbf F", "undecided"),
+        (r"a\times b", r"b\times a", "correct"),
+        (r"(1\ 2\ 3)(4\ 5)", r"(1\ 2)(3\ 4\ 5)", "undecided"),
+        ("(1 2 3)(4 5)", r"(1\ 2\ 3)(4\ 5)", "correct"),
+        ("5! is a multiple of 8", r"\text{5 is a multiple of 8}", "undecided"),
+        ("CO", r"\text{Co}", "undecided"),
+        ("AB", r"\text{AB}", "correct"),
+        (r"\frac12x", "1/2x", "undecided"),
+        (r"\frac1{2x}", "1/2x", "undecided"),
+        (r"\frac1{3x}", "1/2x", "incorrect"),
+        (r"\frac12 x", "(1/2)x", "correct"),
+        ("1/2", "1/2 m", "correct"),
+        ("1/3", "1/3s", "correct"),
+    ],
+)
+def test_notations_with_two_meanings(gold, answer, status):
+    assert compare_answers(gold, answer).status == status
