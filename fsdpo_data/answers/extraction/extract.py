@@ -101,7 +101,7 @@ class ExtractedAnswer(NamedTuple):
     #: The content of a single box with the sign and scale that touch it: "-4" for ``-\boxed{4}``.
     complete_box: str = ""
     text_after_box: str = ""  #: The text after such a box, which may begin with a unit.
-    #: The words or signs that leave open whether the answer is meant: "at least", "not", "Wait".
+    #: The words or signs that leave open whether the answer is meant: "not", "Wait".
     doubt: str = ""
 
     @property
@@ -380,7 +380,7 @@ def extract_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer:
 
 
 def _doubt_around(box: Box, text: str) -> str:
-    """Return what denies or bounds a box, or what makes it a part of a formula, or ""."""
+    """Return what denies a box, or what makes it a part of a formula, or ""."""
     text_before = text[max(box.start - _MAX_WORDS_CHARS, 0) : box.start]
     if guard := _PATTERNS["guard_before_box"].search(text_before):
         return guard[0].strip()

@@ -28,6 +28,7 @@ _HAS_WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
 CONFIRMATION = _PATTERNS["confirmation"]
 #: Verbs before an answer at the end of a sentence: "so the fastest of them is Evelyn".
 _BE_FORMS = frozenset(("is", "are", "was", "were"))
+_MAX_REFUTED_CHARS = 80  #: Maximum length of a text that only denies a value.
 _MAX_NAME_WORDS = 5  #: Maximum words of an answer at the end of a sentence.
 _SENTENCE_VERB = _PATTERNS["sentence_verb"]
 _PLEASANTRY = _PATTERNS["pleasantry"]
@@ -250,7 +251,7 @@ def _has_no_answer(stripped: str, sentence: str) -> bool:
     answers = {opening[1].lower() for opening in openings if opening}
     if len(answers) > 1:  # "**No.** Yes, it is."
         return True
-    if _PATTERNS["refuted_value"].fullmatch(stripped):
+    if len(stripped) <= _MAX_REFUTED_CHARS and _PATTERNS["refuted_value"].fullmatch(stripped):
         return True
     return _PATTERNS["announcement_only"].fullmatch(stripped) is not None
 

@@ -63,6 +63,7 @@ _BEFORE_NUMBER = tuple(
 _AFTER_NUMBER = tuple(
     sorted(map(str.lower, words_with_meaning("after_number")), key=len, reverse=True)
 )
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _FORMULA_SIGNS = " \t\n*$\\(){}"  #: Signs between a phrase and the number of a formula.
 
 
@@ -71,7 +72,9 @@ def find_guard(text: str, number: str) -> str:
 
     English phrases are not searched.
     """
-    for match in re.finditer(rf"(?<![\d.,]){re.escape(number)}(?![.,]?\d)", text):
+    for match in _NUMBER.finditer(text):
+        if match[0] != number:
+            continue
         text_before = text[: match.start()].rstrip(_FORMULA_SIGNS).lower()
         text_after = text[match.end() :].lstrip(_FORMULA_SIGNS).lower()
         for phrase in _BEFORE_NUMBER:

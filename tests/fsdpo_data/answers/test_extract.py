@@ -524,7 +524,7 @@ TOUCHED_BOXES = [
     ("12", r"It isn't $\boxed{12}$", "undecided"),
     ("12", r"$n\ne\boxed{12}$", "undecided"),
     ("12", r"答案不是\boxed{12}", "undecided"),
-    ("12", r"at least $\boxed{12}$", "undecided"),
+    ("12", r"So he has to sell at least $\boxed{12}$ books.", "correct"),
     ("12", r"$\boxed{12}\pi$", "undecided"),
     ("12", r"\boxed{12}^2", "undecided"),
     ("12", r"$\boxed{12}^{n+1}$", "undecided"),
