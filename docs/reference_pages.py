@@ -135,7 +135,8 @@ def _schema_reference() -> Iterator[str]:
             null = "?" if column.nullable else ""
             column_type = f"{describe_type(column.type_spec)}{null}"
             yield f"| `{column.name}` | `{column_type}` | {descriptions[column.name]} |"
-        yield "\n`validate` checks:\n"
+        yield "\n`validate` checks the rules that apply. A rule for labels of a search, for"
+        yield "probabilities or for imported pairs applies to datasets that have them.\n"
         yield from (f"- {sentence}" for sentence in invariants[config])
         yield f"\nA row of the example, long texts shortened:\n\n```json\n{examples[config]}\n```\n"
 

@@ -35,11 +35,11 @@ from fsdpo_data.answers.parsing.read import ParsedAnswer, read_answer
 from fsdpo_data.answers.thinking import has_unclosed_tag
 from fsdpo_data.answers.tree import DateOrTime, Quantity, ValueList, Words
 
-#: The name of the grader in manifests. The number rises with every change of verdicts. math@1
-#: ignored a factor of 100 before a percent sign, and took the last number of a truncated response.
-#: math@2 dropped the braces of labelled formulas, and called unread answers incorrect. math@4
-#: called answers with other names than the gold incorrect, and preferred a box to a later "the
-#: answer is".
+#: The name of the grader in manifests. The number rises with every release that changes verdicts.
+#: math@1 ignored a factor of 100 before a percent sign, and took the last number of a truncated
+#: response. math@2 dropped the braces of labelled formulas, and called unread answers incorrect.
+#: math@4 called answers with other names than the gold incorrect, and preferred a box to a later
+#: "the answer is".
 GRADER_NAME = "math@6"
 #: The statuses that count for an answer with several golds, the first one most.
 _DECIDING_STATUSES = ("correct", "undecided", "timed_out")
@@ -161,13 +161,18 @@ def _grade_extracted(
         equation = _with_name(gold, quantity, extracted.sentence)
         if equation is not number:
             verdict = compare_answers(gold, equation, tolerance, is_marked=is_marked)
-    if verdict.status in ("incorrect", "undecided"):
+    is_guarded = is_marked and _is_guarded(gold, answer, tolerance, verdict)
+    if verdict.status in ("incorrect", "undecided") and not is_guarded:
         verdict = _compare_alternatives(gold, extracted, response, tolerance, verdict=verdict)
     sentence = extracted.sentence
     if verdict.status != "correct" and sentence and _states_gold(gold, sentence):
         verdict = verdict._replace(
             status="correct", rule="sentence", answer_form=sentence, unread=""
         )
+    is_doubted = extracted.doubt != "" and extracted.doubt not in gold.text
+    if is_doubted and verdict.status in ("correct", "incorrect"):
+        unread = f"the text around the answer: “{extracted.doubt}”"
+        verdict = verdict._replace(status="undecided", unread=unread)
     return Verdict(
         status=verdict.status,
         answer=answer,
@@ -276,6 +281,14 @@ def _compare_alternatives(
         if alternative.status not in ("incorrect", "undecided"):
             return alternative
     return verdict
+
+
+def _is_guarded(gold: ParsedAnswer, answer: str, tolerance: float | None, verdict: Verdict) -> bool:
+    """Whether words of an answer change its number: "over 12", but not "30 (half an hour)"."""
+    if verdict.rule != "guarded" or isinstance(gold.value, ValueList):
+        return False
+    main_part = _PATTERNS["restated_end"].sub("", answer)
+    return compare_answers(gold, main_part, tolerance).rule == "guarded"
 
 
 def _compare_complete_box(

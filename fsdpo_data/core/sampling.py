@@ -159,10 +159,6 @@ class SamplingSpec(Options):
             )
             raise self.field_error("temperature", message)
 
-    def to_json_values(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
-        return self.model_dump()
-
     def prompt_seed(self, prompt: Prompt) -> int:
         """Return the seed of sample 0 of ``prompt``; sample ``i`` uses this plus ``i``."""
         key = f"{self.seed}\0{prompt.full_text}".encode(errors="surrogatepass")
@@ -219,7 +215,7 @@ def sampling_id(
         search: Settings of the search with its reward model; None without a search.
         request_fields: Further fields of each request to a server; None without any.
     """
-    settings = {key: value for key, value in sampling.to_json_values().items() if key != "n"}
+    settings = sampling.model_dump(exclude={"n"})
     parts: list[Any] = [recording] if recording else []
     if search:
         parts.append(search)

@@ -128,11 +128,11 @@ def _seal_draft(draft: DatasetDraft, parent: Manifest) -> None:
     """Copy the files that no stage has written, complete the manifest and seal the dataset."""
     root = draft.root
     entries = []
-    for path in draft.paths:
+    for path, text_sha256 in draft.files.items():
         if not (root / path).exists():
             copy_file(draft.parent_root / path, root / path)
         rows = count_rows(root / path)
-        entries.append(FileEntry.from_file(root, path, rows, draft.text_digests.get(path)))
+        entries.append(FileEntry.from_file(root, path, rows, text_sha256))
     if (draft.parent_root / QUARANTINE_FILE).exists():
         copy_file(draft.parent_root / QUARANTINE_FILE, root / QUARANTINE_FILE)
     entries = drop_empty_files(root, entries)

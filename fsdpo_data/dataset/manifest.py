@@ -15,10 +15,10 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator
+from pydantic import ConfigDict, Field, PrivateAttr, ValidationError, field_validator
 
 from fsdpo_data.core.cost import NO_COST, Cost
-from fsdpo_data.core.errors import FsdpoError, SchemaError
+from fsdpo_data.core.errors import SchemaError
 from fsdpo_data.core.file_model import FileModel
 from fsdpo_data.core.identity import RELEASE, digest, file_sha256
 from fsdpo_data.core.input_files import parse_json, read_file
@@ -30,7 +30,6 @@ from fsdpo_data.dataset.schema import CONFIGS, SCHEMA_VERSION, is_readable, majo
 from fsdpo_data.engines.scorers.prm_formats import ScoreSettings
 from fsdpo_data.steps.rewards import default_pair_aggregate
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
 RecordT = TypeVar("RecordT", bound="StageRecord[Any, Any]")
 OptionsT = TypeVar("OptionsT")
 CountsT = TypeVar("CountsT")
@@ -150,10 +149,14 @@ class Manifest(FileModel):
         Raises:
             SchemaError: if the entry does not fit.
         """
-        for record in self.stages:
-            if record.name == name:
-                return self._convert(record, model)
-        return None
+        record = next((record for record in self.stages if record.name == name), None)
+        if record is None:
+            return None
+        try:
+            return model.model_validate_json(json.dumps(record.to_dict()), context=FROM_FILE)
+        except ValidationError as error:
+            problems = _describe_errors(error, f"stages.{name}")
+            raise _invalid_manifest_error(self._location, problems) from None
 
     def get(self, name: str, model: type[RecordT]) -> RecordT:
         """Return the entry of a stage that this dataset must have; SchemaError without it."""
@@ -162,28 +165,9 @@ class Manifest(FileModel):
             raise SchemaError(f"{self._location} has no entry of the stage {name!r}.")
         return record
 
-    def find_writer(self, column: str, model: type[RecordT]) -> RecordT | None:
-        """Return the entry of the stage that wrote a column or config, as ``model``; None if none.
-
-        Raises:
-            SchemaError: if the entry does not fit.
-        """
-        for record in self.stages:
-            if column in record.writes:
-                return self._convert(record, model)
-        return None
-
     def is_written(self, column: str) -> bool:
         """Whether a stage of the dataset has written a column or config."""
         return any(column in record.writes for record in self.stages)
-
-    def _convert(self, record: RawRecord, model: type[RecordT]) -> RecordT:
-        try:
-            return model.model_validate_json(json.dumps(record.to_dict()), context=FROM_FILE)
-        except ValidationError as error:
-            raise _invalid_manifest_error(
-                self._location, _describe_errors(error, f"stages.{record.name}")
-            ) from None
 
     def put(self, record: AnyRecord) -> None:
         """Replace the entry of a stage, at its place, or add it at the end."""
@@ -298,13 +282,6 @@ def _compute_manifest_digest(data: Mapping[str, Any]) -> str:
         return ""
 
 
-class _VersionOnly(BaseModel, coerce_numbers_to_str=True):
-    """The fields that manifests of all schema versions share."""
-
-    schema_version: str
-    made_by: str = "the release that wrote it"
-
-
 def read_manifest(root: Path) -> Manifest:
     """Read the manifest of a sealed dataset.
 
@@ -312,17 +289,18 @@ def read_manifest(root: Path) -> Manifest:
         SchemaError: if the manifest is missing, is malformed or was changed after the seal, or if
             its schema has another version.
     """
-    header = _parse_manifest(root, _VersionOnly)
     file = root / MANIFEST_FILE
-    if not is_readable(header.schema_version):
-        raise SchemaError(
-            f"{file} is of schema version {header.schema_version}; {RELEASE} reads the versions "
-            f"{major_version(SCHEMA_VERSION)}.x. Install {header.made_by}, or build the dataset "
-            "again with this release."
-        )
-    manifest = _parse_manifest(root, Manifest)
+    text = _read_manifest_file(root)
+    try:
+        data = parse_json(text)  # refuses deep nesting, which pydantic accepts
+        _check_schema_version(file, data)
+        manifest = Manifest.model_validate_json(text)
+    except SchemaError:
+        raise
+    except ValueError as error:
+        problems = _describe_errors(error) if isinstance(error, ValidationError) else [str(error)]
+        raise _invalid_manifest_error(str(file), problems) from None
     manifest._location = str(file)
-    data = parse_json(read_file(file))
     stored_digest = data.pop("manifest_digest", None)
     if stored_digest != _compute_manifest_digest(data):
         raise SchemaError(
@@ -332,13 +310,23 @@ def read_manifest(root: Path) -> Manifest:
     return manifest
 
 
-def _parse_manifest(root: Path, model_class: type[ModelT]) -> ModelT:
-    """Parse ``manifest.json`` as ``model_class``; raise a SchemaError with advice if it fails."""
+def _check_schema_version(file: Path, data: Any) -> None:
+    """Raise a SchemaError for a manifest whose schema this release does not read."""
+    version = data.get("schema_version") if isinstance(data, dict) else None
+    if isinstance(version, str | int | float) and not is_readable(str(version)):
+        raise SchemaError(
+            f"{file} is of schema version {version}; {RELEASE} reads the versions "
+            f"{major_version(SCHEMA_VERSION)}.x. Install "
+            f"{data.get('made_by', 'the release that wrote it')}, or build the dataset again with "
+            "this release."
+        )
+
+
+def _read_manifest_file(root: Path) -> bytes:
+    """Return the content of ``manifest.json``; raise a SchemaError with advice if it fails."""
     file = root / MANIFEST_FILE
     try:
-        data = read_file(file)
-        parse_json(data)  # refuses deep nesting, which pydantic accepts
-        return model_class.model_validate_json(data)
+        return read_file(file)
     except (FileNotFoundError, NotADirectoryError):
         if not os.path.lexists(root):
             raise SchemaError(
@@ -359,11 +347,6 @@ def _parse_manifest(root: Path, model_class: type[ModelT]) -> ModelT:
         raise SchemaError(message) from None
     except OSError as error:
         raise SchemaError(f"{file} cannot be read: {error.strerror}.") from None
-    except FsdpoError:
-        raise
-    except ValueError as error:
-        problems = _describe_errors(error) if isinstance(error, ValidationError) else [str(error)]
-        raise _invalid_manifest_error(str(file), problems) from None
 
 
 def _describe_errors(error: ValidationError, prefix: str = "") -> list[str]:

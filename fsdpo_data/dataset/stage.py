@@ -48,13 +48,12 @@ class DatasetDraft:
     #: A copy of the parent's manifest, which stages update. The seal sets files and digests.
     manifest: Manifest
     progress: Progress  #: Receives the progress of the stages.
-    paths: list[str] = field(init=False)  #: Paths of the files, relative to either directory.
-    #: Digest of the texts before segmentation, by path of the files of solutions.
-    text_digests: dict[str, str | None] = field(init=False)
+    #: The files, by path relative to either directory: the digest of the texts before segmentation
+    #: for files of solutions, None for others.
+    files: dict[str, str | None] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.paths = [entry.path for entry in self.manifest.files]
-        self.text_digests = {entry.path: entry.text_sha256 for entry in self.manifest.files}
+        self.files = {entry.path: entry.text_sha256 for entry in self.manifest.files}
 
     def current_files(self, config: str) -> list[Path]:
         """Return the files of a config (problems, solutions or pairs).
@@ -158,23 +157,27 @@ class DatasetDraft:
 
     def _drop_pairs(self) -> None:
         """Leave out the parent's pairs."""
-        self.paths = [path for path in self.paths if not path.startswith("pairs/")]
+        self._remove_pair_files()
         self.manifest.remove_writers({"pairs"})
+
+    def _remove_pair_files(self) -> None:
+        for path in self._config_paths("pairs"):
+            del self.files[path]
 
     def _write_pairs(self, make_pairs: Callable[[Path], pa.Table]) -> None:
         """Write the pairs that ``make_pairs`` returns for each file of solutions."""
-        self.paths = [path for path in self.paths if not path.startswith("pairs/")]
+        self._remove_pair_files()
         solution_files = self.current_files("solutions")
         self.progress.phase("pair", len(solution_files))
         for i, file in enumerate(solution_files):
             path = f"pairs/train-{i:05d}-of-{len(solution_files):05d}.parquet"
-            self.paths.append(path)
+            self.files[path] = None
             if self._rewritten_file(path) is None:
                 write_parquet(make_pairs(file), self.root / path)
             self.progress.advance(1)
 
     def _config_paths(self, config: str) -> list[str]:
-        return [path for path in self.paths if path.startswith(f"{config}/")]
+        return [path for path in self.files if path.startswith(f"{config}/")]
 
     def _current_file(self, path: str) -> Path:
         return self._rewritten_file(path) or self.parent_root / path

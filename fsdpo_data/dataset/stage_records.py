@@ -95,7 +95,7 @@ class SampleSettings(FileModel):
     @property
     def sampling_values(self) -> dict[str, Any]:
         """The sampling settings as a file has them, with ``unknown`` for unknown ones."""
-        return self.sampling.to_json_values() | dict.fromkeys(self.unknown_fields, UNKNOWN)
+        return self.sampling.model_dump() | dict.fromkeys(self.unknown_fields, UNKNOWN)
 
     @property
     def sampling_id(self) -> str:

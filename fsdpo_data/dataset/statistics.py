@@ -6,12 +6,10 @@ right for any choice of rows. `inspect`, the card, the page and `list` show thes
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from fsdpo_data.core.entities import (
     COUNTED_OUTCOMES,
@@ -65,19 +63,17 @@ class SolutionStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRewardStatistics:
-    """Statistics of step rewards. Mean rewards are over solutions."""
+    """Statistics of step rewards."""
 
     scored: int  #: Solutions with rewards.
     unscored: int  #: Solutions without: empty ones, and those that the model could not read.
-    mean_correct: float | None  #: Mean reward of correct solutions.
-    mean_incorrect: float | None  #: Mean reward of incorrect solutions.
     #: By aggregate, the mean over problems of the AUC of correct over incorrect solutions.
     ranking_auc: Mapping[str, Mean]
 
     @property
     def main_ranking(self) -> tuple[str, Mean]:
         """The aggregate that suits the reward model, and its ranking AUC."""
-        name = _main_aggregate([*self.ranking_auc])
+        name = default_pair_aggregate(is_outcome_model=OUTCOME_AGGREGATE in self.ranking_auc)
         return name, self.ranking_auc[name]
 
 
@@ -288,33 +284,15 @@ def label_statistics(solutions: pl.LazyFrame, *, is_searched: bool) -> LabelStat
     return LabelStatistics(steps=row["steps"], mean=mean, disagreements=row["disagreements"])
 
 
-class _RewardSum(NamedTuple):
-    """The sum of the rewards of some solutions of a file."""
-
-    total: float  #: Sum of the rewards.
-    n_solutions: int  #: Number of solutions.
-
-
-def _main_aggregate(aggregates: Sequence[str]) -> str:
-    """Return the one of the measured aggregates that suits the reward model."""
-    return default_pair_aggregate(is_outcome_model=OUTCOME_AGGREGATE in aggregates)
-
-
-def reward_statistics(
-    files: Sequence[Path], aggregates: Sequence[str] = ("mean", "min")
-) -> StepRewardStatistics:
+def reward_statistics(files: Sequence[Path], aggregates: Sequence[str]) -> StepRewardStatistics:
     """Return statistics of the rewards in files of solutions.
 
     Args:
         files: The files of solutions. A file has all solutions of its problems.
-        aggregates: Aggregates of the step rewards for the ranking AUC; ``mean`` is one of them.
-            With ``last``, the mean rewards are those of the last steps.
+        aggregates: Aggregates of the step rewards for the ranking AUC.
     """
-    main_aggregate = _main_aggregate(aggregates)
     scored = 0
     unscored = 0
-    correct_sums: list[_RewardSum] = []
-    incorrect_sums: list[_RewardSum] = []
     aucs: dict[str, list[float]] = {aggregate: [] for aggregate in aggregates}
     for file in files:
         rows = _read_rewards(file, aggregates)
@@ -322,18 +300,14 @@ def reward_statistics(
         scored += rewarded.height
         unscored += rows.height - rewarded.height
         graded = rewarded.filter(pl.col("outcome").is_in(COUNTED_OUTCOMES))
-        is_correct = graded["outcome"] == "correct"
+        is_correct = (graded["outcome"] == "correct").to_list()
         problem_ids = graded["problem_id"].to_list()
         for aggregate, file_aucs in aucs.items():
             rewards = graded[aggregate].to_list()
-            file_aucs += problem_aucs(problem_ids, rewards, is_correct.to_list()).values()
-        correct_sums.append(_sum_rewards(graded.filter(is_correct)[main_aggregate]))
-        incorrect_sums.append(_sum_rewards(graded.filter(~is_correct)[main_aggregate]))
+            file_aucs += problem_aucs(problem_ids, rewards, is_correct).values()
     return StepRewardStatistics(
         scored=scored,
         unscored=unscored,
-        mean_correct=_mean_reward(correct_sums),
-        mean_incorrect=_mean_reward(incorrect_sums),
         ranking_auc={
             aggregate: mean_rate(all_aucs).round(4) for aggregate, all_aucs in aucs.items()
         },
@@ -349,15 +323,3 @@ def _read_rewards(file: Path, aggregates: Sequence[str]) -> pl.DataFrame:
         n_rewards=pl.col("step_rewards").list.len(),
     )
     return collect_rows(rows)
-
-
-def _sum_rewards(rewards: pl.Series) -> _RewardSum:
-    return _RewardSum(total=float(rewards.sum()), n_solutions=len(rewards))
-
-
-def _mean_reward(sums: Sequence[_RewardSum]) -> float | None:
-    """Return the mean over the files; None without solutions."""
-    count = sum(file_sum.n_solutions for file_sum in sums)
-    if not count:
-        return None
-    return round(math.fsum(file_sum.total for file_sum in sums) / count, 4)

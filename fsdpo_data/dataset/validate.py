@@ -265,12 +265,7 @@ def _find_row_violations(solutions: pl.LazyFrame, manifest: Manifest) -> Iterato
         **(_searched_label_rules() if manifest.labels_are_searched else _outcome_label_rules()),
         **_step_label_rules(),
         **_reward_rules(rewards_are_probabilities=manifest.rewards_are_probabilities),
-        "have the cost of a search without a search, or the other way round": (
-            pl.col("search_cost").is_not_null() != is_searched
-        ),
-        "have a finish_reason that is not stop or length": (
-            ~pl.col("finish_reason").is_in(["stop", "length"])
-        ),
+        **_sampling_rules(is_searched=is_searched),
     }
     violation_counts = [violates.sum().alias(rule) for rule, violates in rules.items()]
     counts = collect_rows(solutions.select(violation_counts), streaming=True).row(0, named=True)
@@ -289,6 +284,7 @@ def list_invariants() -> dict[str, list[str]]:
         **_searched_label_rules(),
         **_step_label_rules(),
         **_reward_rules(rewards_are_probabilities=True),
+        **_sampling_rules(is_searched=True),
     }
     return {
         "problems": [
@@ -317,10 +313,10 @@ def _text_rules() -> dict[str, pl.Expr]:
     is_blank = pl.element().str.strip_chars().str.len_bytes() == 0
     return {
         f"have an outcome that is not one of {', '.join(OUTCOMES)}": ~outcome.is_in(OUTCOMES),
-        f"are {UNGRADED}, but somebody decided, or the other way round": (
+        f"are {UNGRADED}, but have a verdict, or the other way round": (
             (outcome == UNGRADED) != (pl.col("verdict_by") == NO_VERDICT)
         ),
-        "have no steps column": steps.is_null(),
+        "have no steps": steps.is_null(),
         "hold a blank step": _any_element(steps, is_blank),
         "are correct without a tolerance, but not with it": (
             pl.col("exactly_correct") & (outcome != "correct")
@@ -399,6 +395,18 @@ def _step_label_rules() -> dict[str, pl.Expr]:
         ),
         f"have imported labels and an outcome that is not {UNGRADED}": (
             labels.is_not_null() & (pl.col("outcome") != UNGRADED)
+        ),
+    }
+
+
+def _sampling_rules(*, is_searched: bool) -> dict[str, pl.Expr]:
+    """Return the rules for the end and the cost of the sampling, as violation -> expression."""
+    return {
+        "have the cost of a search without a search, or the other way round": (
+            pl.col("search_cost").is_not_null() != is_searched
+        ),
+        "have a finish_reason that is not stop or length": (
+            ~pl.col("finish_reason").is_in(["stop", "length"])
         ),
     }
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -213,9 +213,6 @@ def _parse_arguments(field: str, pairs: Sequence[str], example: str) -> dict[str
         except ValueError:
             arguments[key] = value  # plain words need no quotes
     return arguments
-
-
-EngineOptionsT = TypeVar("EngineOptionsT", bound=EngineOptions)
 
 
 class ConnectionOptions(Options):

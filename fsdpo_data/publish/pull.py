@@ -106,7 +106,13 @@ def _download_data_file(repo: HubRepo, entry: FileEntry, commit: str, folder: Pa
         check_files(folder, [entry])
     except SchemaError:
         _download_file(repo, entry.path, commit, folder, again=True)
-        check_files(folder, [entry])
+        try:
+            check_files(folder, [entry])
+        except SchemaError:
+            raise SchemaError(
+                f"{entry.path} of {repo} at {commit} is not the file that the manifest lists: it "
+                "was changed on the Hub. Pull another revision, or push the dataset again."
+            ) from None
 
 
 def _download_file(

@@ -6,7 +6,7 @@
     process = rewards.process("Qwen/Qwen2.5-Math-PRM-7B", question_column="question")
     GRPOTrainer(reward_funcs=[outcome, process], ...)
 
-A reward function has the form of TRL's ``reward_funcs``. The adapters convert it for verl. All
+A reward function has the form of TRL's ``reward_funcs``. The adapter converts it for verl. Both
 forms call the same method, so the rewards are equal.
 
 Reward functions run in any thread, and in several threads at once, because they need no signals.
@@ -15,13 +15,10 @@ its batches.
 
 The reward is None if the grader left the answer undecided, or if the gold is missing or unreadable.
 It is also None if the completion is longer than the context of the reward model. TRL leaves such a
-completion out of the baseline of its group. verl needs a number; see the adapters.
+completion out of the baseline of its group. verl needs a number; see the adapter.
 """
 
-from fsdpo_data.rewards.adapters import (
-    verl_batch_compute_score,
-    verl_compute_score,
-)
+from fsdpo_data.rewards.adapters import verl_compute_score
 from fsdpo_data.rewards.outcome_reward import OutcomeReward, outcome
 from fsdpo_data.rewards.process_reward import ProcessReward, StepRewards, process
 from fsdpo_data.rewards.reward_function import RewardFunction, Rollout
@@ -34,6 +31,5 @@ __all__ = [
     "StepRewards",
     "outcome",
     "process",
-    "verl_batch_compute_score",
     "verl_compute_score",
 ]

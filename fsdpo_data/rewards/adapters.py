@@ -1,6 +1,6 @@
-"""Reward functions in the forms of verl.
+"""Reward functions in the form of verl.
 
-Each adapter converts the arguments of verl, and calls :meth:`RewardFunction.score`.
+The adapter converts the arguments of verl, and calls :meth:`RewardFunction.score`.
 
 verl needs a number for every completion. A completion without a reward gets the number
 ``undecided``, and a field next to the number tells it from a wrong answer.
@@ -8,7 +8,7 @@ verl needs a number for every completion. A completion without a reward gets the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fsdpo_data.rewards.reward_function import RewardFunction, Rollout, missing_column_error
@@ -45,34 +45,6 @@ def verl_compute_score(
     ) -> VerlScore:
         rollout = _verl_rollout(reward, solution_str, ground_truth, extra_info)
         return _verl_score(reward.score([rollout])[0], undecided)
-
-    return compute_score
-
-
-def verl_batch_compute_score(
-    reward: RewardFunction, *, undecided: float = 0.0
-) -> Callable[..., list[VerlScore]]:
-    """Return the ``compute_score`` of verl's reward manager ``batch``, which verl has up to 0.8.
-
-    See :func:`verl_compute_score`; the arguments are lists, with names in the plural.
-    """
-
-    def compute_score(
-        data_sources: Sequence[str],
-        solution_strs: Sequence[str],
-        ground_truths: Sequence[Any],
-        extra_infos: Sequence[Mapping[str, Any] | None] | None = None,
-        **_: Any,
-    ) -> list[VerlScore]:
-        if extra_infos is None:
-            extra_infos = [None] * len(solution_strs)
-        rollouts = [
-            _verl_rollout(reward, solution, gold, extra_info)
-            for solution, gold, extra_info in zip(
-                solution_strs, ground_truths, extra_infos, strict=True
-            )
-        ]
-        return [_verl_score(score, undecided) for score in reward.score(rollouts)]
 
     return compute_score
 

@@ -38,8 +38,8 @@ class Funnel:
     """The problems and solutions that are left. A problem without solutions is dropped.
 
     Attributes:
-        problems: Rows of :attr:`~fsdpo_data.selection.row_index.RowIndex.problems`.
-        solutions: Rows of :attr:`~fsdpo_data.selection.row_index.RowIndex.solutions`.
+        problems: Rows of problems from :func:`~fsdpo_data.selection.row_index.build_index`.
+        solutions: Rows of solutions from the same function.
         dropped: The dropped rows of each filter, by its option, in order.
     """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +30,6 @@ COUNT_COLUMNS = ("solutions", "graded", "correct", "incorrect", "pass_rate")
 METADATA_PREFIX = "metadata."
 
 
-@dataclass(frozen=True, slots=True)
-class SourceDataset:
-    """A sealed dataset whose rows are indexed."""
-
-    root: Path  #: Directory of the dataset.
-    manifest: Manifest  #: Its manifest.
-
-    def files(self, config: str) -> list[Path]:
-        """Return the files of a config."""
-        return self.manifest.config_paths(self.root, config)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRequest:
     """The optional columns of an index, which take time or memory."""
@@ -53,39 +41,38 @@ class IndexRequest:
     has_answer: bool = False  #: Whether solutions have the column ``answer``.
 
 
-@dataclass(frozen=True)
-class RowIndex:
-    """Narrow rows of all problems and solutions.
+def build_index(
+    root: Path, manifest: Manifest, request: IndexRequest, progress: Progress
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Read all files of a sealed dataset once, and return narrow rows of problems and solutions.
 
-    Attributes:
-        problems: One row per problem, in the order of the files. ``problem`` is its number, and
-            ``question_key`` a hash of its question. The counts of :data:`COUNT_COLUMNS` follow.
-        solutions: One row per solution, in the order of the files. ``problem`` is the number of
-            its problem, ``file`` and ``row`` its location, and ``text`` a hash of its text.
-    """
+    Args:
+        root: Directory of the dataset.
+        manifest: Its manifest.
+        request: The optional columns.
+        progress: Receives the progress.
 
-    problems: pl.DataFrame = field(repr=False)
-    solutions: pl.DataFrame = field(repr=False)
-
-
-def build_index(source: SourceDataset, request: IndexRequest, progress: Progress) -> RowIndex:
-    """Read all files once, and return their index.
+    Returns:
+        One row per problem, in the order of the files: ``problem`` is its number, and
+        ``question_key`` a hash of its question. The counts of :data:`COUNT_COLUMNS` follow. And one
+        row per solution, in the order of the files: ``problem`` is the number of its problem,
+        ``file`` and ``row`` its location, and ``text`` a hash of its text.
 
     Raises:
         InputError: if a condition does not fit the columns.
         SchemaError: if a file is damaged.
     """
-    progress.phase("index", source.manifest.rows.solutions)
-    problems = _index_problems(source, request)
+    progress.phase("index", manifest.rows.solutions)
+    problems = _index_problems(manifest.config_paths(root, "problems"), request)
     numbers = problems.select("problem_id", "problem")
     solution_frames = []
-    for file_number, file in enumerate(source.files("solutions")):
+    for file_number, file in enumerate(manifest.config_paths(root, "solutions")):
         solutions = _index_solutions(file, file_number, numbers, request)
         solution_frames.append(solutions)
         progress.advance(solutions.height)
     solutions = pl.concat(solution_frames)
     problems = _evaluate_problem_condition(add_counts(problems, solutions), request)
-    return RowIndex(problems, solutions)
+    return problems, solutions
 
 
 def question_keys(questions: pl.Series) -> pl.Series:
@@ -102,14 +89,14 @@ def _stable_hashes(texts: Iterable[str]) -> pl.Series:
     return pl.Series(values, dtype=pl.UInt64)
 
 
-def _index_problems(source: SourceDataset, request: IndexRequest) -> pl.DataFrame:
+def _index_problems(files: Sequence[Path], request: IndexRequest) -> pl.DataFrame:
     """Return the index of the problems."""
     condition = request.problem_condition
     names = sorted(_condition_metadata(condition))
     texts = [name for name in ("question", "answer") if condition and name in condition.names]
     frames = []
     fields: list[dict[str, Any]] = []
-    for file in source.files("problems"):
+    for file in files:
         for batch in read_batches("problems", file):
             rows = pl.DataFrame(batch.replace_schema_metadata())
             frames.append(_index_problem_rows(rows, texts))

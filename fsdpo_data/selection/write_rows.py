@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -17,35 +16,25 @@ from fsdpo_data.dataset.schema import (
     text_digest,
     write_parquet,
 )
-from fsdpo_data.selection.row_index import SourceDataset
 
 FILE_SOLUTIONS = 100_000  #: Number of solutions after which a file of solutions ends.
 FILE_BYTES = 2**30  #: Size in memory after which a file of solutions ends, by the mean row.
-PROBLEMS_PATH = "problems/train-00000-of-00001.parquet"
+PROBLEMS_PATH = "problems/train-00000-of-00001.parquet"  #: The file of all chosen problems.
 _CACHED_TABLES = 3  #: Number of source files whose rows stay in memory.
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
-    """A finished file of a new dataset."""
-
-    path: str  #: Path in the dataset.
-    text_sha256: str | None  #: Digest of the texts of solutions; None for problems.
-
-
-def write_problems(source: SourceDataset, problems: pl.DataFrame, root: Path) -> WrittenFile:
+def write_problems(files: Sequence[Path], problems: pl.DataFrame, root: Path) -> None:
     """Write problems in the order of the index, unless an interrupted run has written them.
 
     Args:
-        source: The dataset of the problems.
+        files: The files of problems that the index describes.
         problems: Rows of the index.
         root: Directory of the new dataset.
     """
     file = root / PROBLEMS_PATH
     if not file.exists():
         rows = set(problems["problem"].to_list())
-        write_parquet(pa.concat_tables(_chosen_rows(source.files("problems"), rows)), file)
-    return WrittenFile(PROBLEMS_PATH, None)
+        write_parquet(pa.concat_tables(_chosen_rows(files, rows)), file)
 
 
 def _chosen_rows(files: Sequence[Path], rows: set[int]) -> Iterator[pa.Table]:
@@ -60,7 +49,7 @@ def _chosen_rows(files: Sequence[Path], rows: set[int]) -> Iterator[pa.Table]:
 
 def write_solutions(
     files: Sequence[Path], solutions: pl.DataFrame, root: Path, progress: Progress
-) -> list[WrittenFile]:
+) -> dict[str, str]:
     """Write solutions, problem by problem, except files that an interrupted run has written.
 
     The problems have the order of their first solutions. A file has all solutions of its problems.
@@ -72,6 +61,9 @@ def write_solutions(
         solutions: Rows of the index, with ``problem``, ``file`` and ``row``.
         root: Directory of the new dataset.
         progress: Receives the progress.
+
+    Returns:
+        The digest of the texts of each new file, by path in the dataset.
     """
     first_position = pl.col("position").min().over("problem")
     ordered = solutions.select("problem", "file", "row").with_row_index("position")
@@ -81,11 +73,11 @@ def write_solutions(
     read_file = lru_cache(maxsize=_CACHED_TABLES)(
         lambda number: read_table("solutions", files[number])
     )
-    written = []
+    text_digests = {}
     for index, (start, end) in enumerate(bounds):
         path = f"solutions/train-{index:05d}-of-{len(bounds):05d}.parquet"
         if (root / path).exists():
-            text_sha256 = read_text_digest(root / path)
+            text_digests[path] = read_text_digest(root / path)
         else:
             rows = ordered.slice(start, end - start).with_row_index("place")
             tables = []
@@ -94,11 +86,10 @@ def write_solutions(
                 tables.append(_take_rows(read_file(number), file_rows["row"]))
                 new_positions.append(file_rows["place"])
             table = _take_rows(pa.concat_tables(tables), pl.concat(new_positions).arg_sort())
-            text_sha256 = text_digest(table["completions"].chunks)
+            text_digests[path] = text_digest(table["completions"].chunks)
             write_parquet(table, root / path)
         progress.advance(end - start)
-        written.append(WrittenFile(path, text_sha256))
-    return written
+    return text_digests
 
 
 def _take_rows(table: pa.Table, rows: pl.Series) -> pa.Table:

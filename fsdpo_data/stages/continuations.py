@@ -158,8 +158,7 @@ class ContinuationSampler:
 
         ``n`` is left out: continuation 3 of 4 and continuation 3 of 8 are the same text.
         """
-        sampling = self.sampling.to_json_values()
-        del sampling["n"]
+        sampling = self.sampling.model_dump(exclude={"n"})
         return digest("continuing", ID_VERSION, self.settings.model, sampling)
 
     @contextlib.contextmanager
@@ -196,7 +195,7 @@ class ContinuationSampler:
     def open_run(self, path: Path) -> Iterator[RunDir]:
         """Open the run in a folder of the new dataset, or create it."""
         config: dict[str, Any] = {
-            "sampling": self.sampling.to_json_values(),
+            "sampling": self.sampling.model_dump(),
             "model": asdict(self.settings.model),
         }
         if self.recording is not None:

@@ -178,13 +178,14 @@ def _pair_spec(options: PairOptions, manifest: Manifest) -> PairSpec:
 def _make_step_pair_stage(options: PairOptions, step_dpo: StepPairOptions) -> StepPairStage:
     """Resolve the model that continues, and return the stage of the style ``step-dpo``."""
     sampler = resolve_continuation_sampler(Path(options.data), step_dpo, step_dpo.continuations)
-    return StepPairStage(
-        continuation_sampler=sampler,
+    settings = StepPairSettings(
+        style="step-dpo",
         threshold=step_dpo.threshold,
         max_pairs=options.max_pairs,
         allow_unclosed=options.allow_unclosed,
-        workers=step_dpo.workers,
+        continuations=sampler.settings,
     )
+    return StepPairStage(sampler, settings, workers=step_dpo.workers)
 
 
 def _summarize(record: PairRecord, statistics: DatasetStatistics) -> list[Row]:

@@ -44,12 +44,8 @@ from fsdpo_data.selection.overlaps import (
     update_overlaps,
 )
 from fsdpo_data.selection.random_order import REST, assign_splits
-from fsdpo_data.selection.row_index import (
-    IndexRequest,
-    SourceDataset,
-    build_index,
-)
-from fsdpo_data.selection.write_rows import write_problems, write_solutions
+from fsdpo_data.selection.row_index import IndexRequest, build_index
+from fsdpo_data.selection.write_rows import PROBLEMS_PATH, write_problems, write_solutions
 from fsdpo_data.steps.rewards import AGGREGATES, reward_tolerance
 
 SELECT_STAGE = "select"  #: Name of the stage.
@@ -211,11 +207,12 @@ SelectRecord: TypeAlias = StageRecord[dict[str, Any], SelectionCounts]
 class Selection:
     """The chosen rows of a dataset, and the statistics of the choice."""
 
-    source: SourceDataset  #: The dataset.
     problems: pl.DataFrame  #: The chosen problems, with the column ``split``.
     solutions: pl.DataFrame  #: The chosen solutions, with the column ``split``.
     counts: SelectionCounts  #: The rows before and after the choice.
     options: dict[str, Any]  #: The options that determine the rows, and the seed.
+    #: The options of the selections that the dataset went through, the first one first.
+    earlier: list[dict[str, Any]]
 
 
 def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Selection:
@@ -237,14 +234,13 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
             has_order=options.per_problem is not None,
             has_answer=options.stratify == "answer",
         )
-        source = SourceDataset(root, manifest)
-        index = build_index(source, request, progress)
-        funnel = Funnel(index.problems, index.solutions)
+        all_problems, all_solutions = build_index(root, manifest, request, progress)
+        funnel = Funnel(all_problems, all_solutions)
         available = funnel.rows()
         funnel.drop_unsolved_problems()
         without_pass_rate = None
         if options.pass_rate is not None:
-            without_pass_rate = int((index.problems["graded"] == 0).sum())
+            without_pass_rate = int((all_problems["graded"] == 0).sum())
         against = _filter_problems(options, funnel)
         _filter_solutions(options, funnel)
     if options.per_problem is not None:
@@ -252,9 +248,12 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
     if options.sample is not None:
         funnel.keep_sample(options.sample, options.seed)
     _check_not_empty(funnel)
-    keys = funnel.problems["question_key"]
+    earlier = _earlier_selections(manifest)
     splits = assign_splits(
-        keys, options.split_fractions(), options.seed, n_earlier=_count_splits(manifest)
+        funnel.problems["question_key"],
+        options.split_fractions(),
+        options.seed,
+        n_earlier=sum("part" in selection for selection in earlier),
     )
     problems = funnel.problems.with_columns(split=splits)
     solutions = funnel.solutions.join(
@@ -267,7 +266,7 @@ def choose_rows(options: SelectOptions, progress: Progress = NO_PROGRESS) -> Sel
         without_pass_rate=without_pass_rate,
         splits=_split_stats(options, problems, solutions),
     )
-    return Selection(source, problems, solutions, counts, _row_options(options, against))
+    return Selection(problems, solutions, counts, _row_options(options, against), earlier)
 
 
 def _earlier_selections(manifest: Manifest) -> list[dict[str, Any]]:
@@ -277,11 +276,6 @@ def _earlier_selections(manifest: Manifest) -> list[dict[str, Any]]:
         return []
     options = dict(record.options)
     return [*options.pop("earlier", []), options]
-
-
-def _count_splits(manifest: Manifest) -> int:
-    """Return how many splits a dataset is a part of."""
-    return sum("part" in selection for selection in _earlier_selections(manifest))
 
 
 def _condition(options: SelectOptions, name: str) -> Any:
@@ -404,7 +398,7 @@ class SelectStage(Stage):
         ``earlier`` has the same of the selections that the parent went through.
         """
         part = {"part": self.split} if self.split else {}
-        earlier = _earlier_selections(self.selection.source.manifest)
+        earlier = self.selection.earlier
         options = {"options": self.selection.options, **part}
         return {**options, "earlier": earlier} if earlier else options
 
@@ -416,14 +410,11 @@ class SelectStage(Stage):
         if self.split:
             problems = problems.filter(pl.col("split") == self.split)
             solutions = solutions.filter(pl.col("split") == self.split)
-        files = [
-            write_problems(selection.source, problems, draft.root),
-            *write_solutions(
-                selection.source.files("solutions"), solutions, draft.root, draft.progress
-            ),
-        ]
-        draft.paths = [file.path for file in files]
-        draft.text_digests = {file.path: file.text_sha256 for file in files}
+        write_problems(draft.parent_files("problems"), problems, draft.root)
+        text_digests = write_solutions(
+            draft.parent_files("solutions"), solutions, draft.root, draft.progress
+        )
+        draft.files = {PROBLEMS_PATH: None, **text_digests}
         draft.update_pairs()
         update_overlaps(draft.manifest, problems.height)
         return self.make_record(selection.counts)

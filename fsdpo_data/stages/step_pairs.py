@@ -74,20 +74,12 @@ class StepPairStage(BasePairStage):
     """Adds the ``pairs`` config with one pair for each distinct first error that is corrected."""
 
     continuation_sampler: ContinuationSampler  #: Continues the prefixes before first errors.
-    threshold: float  #: Step reward below which a step is an error.
-    max_pairs: int | None = None  #: Maximum number of pairs per problem.
-    allow_unclosed: bool = False  #: Whether to pair solutions whose thinking never ends.
+    settings: StepPairSettings  #: Everything that determines the pairs, also the continuations.
     workers: int | None = None  #: Processes that grade; None for one per available core.
 
     def options(self) -> StepPairSettings:
         """Return everything that determines the pairs."""
-        return StepPairSettings(
-            style="step-dpo",
-            threshold=self.threshold,
-            max_pairs=self.max_pairs,
-            allow_unclosed=self.allow_unclosed,
-            continuations=self.continuation_sampler.settings,
-        )
+        return self.settings
 
     def check(self, source: Path, manifest: Manifest) -> None:
         """Refuse a dataset without rewards or without errors, or that cannot be continued."""
@@ -116,12 +108,13 @@ class StepPairStage(BasePairStage):
                 "complete solutions (`style=full`)."
             )
         counts = Counter[str]()
-        settings = self.options()
-        errors = (error for file in files for error in find_first_errors(file, settings, counts))
+        errors = (
+            error for file in files for error in find_first_errors(file, self.settings, counts)
+        )
         if next(errors, None) is None:
             raise InputError(
                 f"{source}: no step of {counts['incorrect']} incorrect solutions has a reward "
-                f"below `threshold={self.threshold}`. Raise the threshold, or sample "
+                f"below `threshold={self.settings.threshold}`. Raise the threshold, or sample "
                 "more solutions."
             )
 
@@ -147,14 +140,14 @@ class StepPairStage(BasePairStage):
     def _prefixes_to_continue(self, files: Sequence[Path]) -> Iterator[Prefix]:
         """Yield the prefix before each first error."""
         for file in files:
-            for error in find_first_errors(file, self.options()):
+            for error in find_first_errors(file, self.settings):
                 yield Prefix(prefix_id(error.prefix.full_text), error.prefix)
 
     def _pair_table(
         self, grade_continuations: ContinuationGrader, segmenter: str, file: Path
     ) -> pa.Table:
         """Return the rows of ``pairs`` from one file of solutions."""
-        errors = list(find_first_errors(file, self.options()))
+        errors = list(find_first_errors(file, self.settings))
         prefixes = [
             SolutionPrefix(
                 prefix_id(error.prefix.full_text),

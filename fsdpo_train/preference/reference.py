@@ -3,18 +3,15 @@
 import logging
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fsdpo_data.core.errors import StoreError
-from fsdpo_data.core.identity import digest
 from fsdpo_data.core.progress import LogProgress
 from fsdpo_train.config import DpoConfig
 from fsdpo_train.preference.data import group_inputs
 from fsdpo_train.preference.pairs import PromptGroup
-from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
+from fsdpo_train.preference.reference_store import ReferenceStore
 from fsdpo_train.trainer.reference_model import ReferenceModel
 
 log = logging.getLogger(__name__)
@@ -23,17 +20,15 @@ log = logging.getLogger(__name__)
 SOLUTIONS_PER_FILE = 2048
 
 
-def reference_fingerprint(config: DpoConfig, model: str, tokenizer: Any) -> dict[str, str]:
-    """Return everything except prompt and solution that determines reference log-probabilities.
+def reference_fingerprint(config: DpoConfig, model: str) -> dict[str, str]:
+    """Return everything except the token ids that determines reference log-probabilities.
 
     Args:
         config: Options of the training run.
         model: Name and revision of the reference model.
-        tokenizer: Tokenizer of the reference model.
     """
     return {
         "model": model,
-        "tokenizer": digest(tokenizer.backend_tokenizer.to_str(), tokenizer.eos_token_id),
         "precision": config.dtype,
         "weights": config.reference_dtype,
         "rotary tables": "float32",
@@ -61,7 +56,6 @@ def add_reference(
         share_prompt: Whether a prompt is computed once for all of its solutions.
 
     Raises:
-        RunMismatchError: if the store belongs to other data or another model.
         StoreError: if a file of the store was changed.
     """
     keys_by_group = [_group_keys(group, store) for group in groups]
@@ -78,43 +72,30 @@ def add_reference(
     arguments.distributed_state.wait_for_everyone()
     stored = store.load(keys)
     return [
-        _with_reference(group, group_keys, stored, store.folder)
+        _with_reference(group, group_keys, stored)
         for group, group_keys in zip(groups, keys_by_group, strict=True)
     ]
 
 
-def _group_keys(group: PromptGroup, store: ReferenceStore) -> list[ReferenceKey]:
+def _group_keys(group: PromptGroup, store: ReferenceStore) -> list[str]:
     """Return the store key of each solution."""
-    return [
-        store.key(group.prompt.text, solution.steps, ends_with_eos=solution.ends_with_eos)
-        for solution in group.solutions
-    ]
+    return [store.key(solution.tokens) for solution in group.solutions]
 
 
 def _with_reference(
-    group: PromptGroup, keys: Sequence[ReferenceKey], stored: Mapping[str, np.ndarray], folder: Path
+    group: PromptGroup, keys: Sequence[str], stored: Mapping[str, np.ndarray]
 ) -> PromptGroup:
-    """Return the group with the stored log-probabilities of its solutions.
-
-    Raises:
-        StoreError: if a solution does not have one log-probability per completion token.
-    """
-    solutions = []
-    for solution, key in zip(group.solutions, keys, strict=True):
-        reference = stored[key.solution]
-        if len(reference) != solution.tokens.completion_length:
-            raise StoreError(
-                f"{folder}: {len(reference)} reference log-probabilities for a solution of "
-                f"{solution.tokens.completion_length} tokens. Remove the directory; it is computed "
-                "again."
-            )
-        solutions.append(replace(solution, reference=reference))
+    """Return the group with the stored log-probabilities of its solutions."""
+    solutions = [
+        replace(solution, reference=stored[key])
+        for solution, key in zip(group.solutions, keys, strict=True)
+    ]
     return replace(group, solutions=solutions)
 
 
 def _missing_groups(
     groups: Sequence[PromptGroup],
-    keys_by_group: Sequence[Sequence[ReferenceKey]],
+    keys_by_group: Sequence[Sequence[str]],
     stored: Container[str],
     *,
     process_index: int,
@@ -128,7 +109,7 @@ def _missing_groups(
     missing_groups = []
     all_groups = list(zip(groups, keys_by_group, strict=True))
     for group, keys in all_groups[process_index::world_size]:
-        indices = [index for index, key in enumerate(keys) if key.solution not in stored]
+        indices = [index for index, key in enumerate(keys) if key not in stored]
         if indices:
             missing_groups.append(group.select(indices))
     return sorted(missing_groups, key=_n_tokens, reverse=True)
@@ -148,7 +129,7 @@ def _compute_missing(
 ) -> None:
     """Load the reference model, and add the missing log-probabilities to the store."""
     reference = ReferenceModel(config, arguments, config.attention)
-    unsaved: list[tuple[ReferenceKey, list[float]]] = []
+    unsaved: list[tuple[str, list[float]]] = []
     progress = LogProgress(log)
     progress.phase("reference", sum(len(group.solutions) for group in missing_groups))
     batch_size = 1 if arguments.device.type == "cpu" else config.batch_size

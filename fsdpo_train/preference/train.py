@@ -85,7 +85,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
 
     Raises:
         InputError: if options or data cannot be used.
-        RunMismatchError: if ``config.out`` or the reference cache belongs to another run.
+        RunMismatchError: if ``config.out`` belongs to another run.
         UnavailableError: if a model or a package is missing.
 
     Example:
@@ -103,7 +103,7 @@ def train_dpo(config: DpoConfig) -> DpoReport:
             check_plain_head(model)  # no soft cap or scale after the head
         # The reference runs without dropout. Dropout in the policy would add noise to the margins.
         model = disable_dropout(model)
-        fingerprint = reference_fingerprint(config, identity["model"], tokenizer)
+        fingerprint = reference_fingerprint(config, identity["model"])
         prompt_data = render_chat_prompts(data, tokenizer, str(config.model))
         groups, counts = tokenize_groups(
             group_by_prompt(prompt_data.rows(), loss, config.gamma),

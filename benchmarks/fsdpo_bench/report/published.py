@@ -30,9 +30,6 @@ class PublishedResult:
     decode: str  #: A decoder of ``fsdpo-bench run``, such as ``greedy`` or ``bon@8:min``.
     prm: str  #: The reward model of the decoder; empty for none.
     value: float  #: Accuracy in percent, or hours.
-    #: The printed change against the backbone; empty where the table has none. The paper has one
-    #: misprint: 20.0 after 53.9 is printed as -23.9.
-    delta: str
 
     @property
     def label(self) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from fsdpo_data.answers import VerdictStatus, tree
 from fsdpo_data.answers.comparison.assignments import assignments_by_name, is_function_name
+from fsdpo_data.answers.comparison.doubts import find_doubt
 from fsdpo_data.answers.comparison.exact_values import integer_value
 from fsdpo_data.answers.comparison.letter_products import differ_in_order
 from fsdpo_data.answers.comparison.periodic_sets import compare_periodic_sets, parameter_names
@@ -24,6 +25,7 @@ from fsdpo_data.answers.comparison.symbols import (
     indexed_names,
     rename_symbols,
 )
+from fsdpo_data.answers.comparison.unproven import find_unproven
 from fsdpo_data.answers.comparison.values import AnswerComparer
 from fsdpo_data.answers.comparison.windows import INTEGER_NAMES
 from fsdpo_data.answers.lexicon.units import (
@@ -140,7 +142,8 @@ def _check_forms(
     if all(are_equal):
         return Decision("correct", "forms")
     is_value = not answer.unread and not isinstance(answer.value, Words)
-    return _INCORRECT if is_value and not any(are_equal) else None
+    is_different = is_value and not any(are_equal)
+    return _INCORRECT if is_different and not find_unproven(gold.value, answer.value) else None
 
 
 def _check_dimensions(
@@ -212,6 +215,14 @@ def _check_renamed(
     return Decision("undecided", "names", f"the names {', '.join(sorted(renamed))}")
 
 
+def _check_notations(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """A notation with two meanings, one of which makes the sides equal."""
+    part = find_doubt(gold, answer, comparer)
+    return Decision("undecided", "notation", part) if part else None
+
+
 def _check_names(
     gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
 ) -> Decision | None:
@@ -239,11 +250,19 @@ def _check_unread(
     return Decision("undecided", "unread", unread) if unread else None
 
 
+def _check_unproven(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> Decision | None:
+    """Two equations or inequalities that differ in form, and for which no difference is proven."""
+    unproven = find_unproven(gold.value, answer.value)
+    return Decision("undecided", "unproven", unproven) if unproven else None
+
+
 #: The checks in their order; each returns None if it does not decide.
 _CHECKS = (
     _check_form, _check_labelled_parts, _check_forms, _check_dimensions, _check_nouns,
-    _check_readings, _check_bounds, _check_repetitions, _check_renamed, _check_names,
-    _check_unread,
+    _check_readings, _check_bounds, _check_repetitions, _check_renamed, _check_notations,
+    _check_names, _check_unread, _check_unproven,
 )  # fmt: skip
 
 

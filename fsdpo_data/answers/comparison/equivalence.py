@@ -8,6 +8,7 @@ from itertools import islice, product
 from fsdpo_data.answers import Verdict, tree
 from fsdpo_data.answers.budget import Budget, BudgetExceededError, NumberTooLargeError
 from fsdpo_data.answers.comparison.decisions import Decision, decide_by_readings, unread_gold
+from fsdpo_data.answers.comparison.doubts import find_doubt_about_equal
 from fsdpo_data.answers.comparison.expressions import within_tolerance
 from fsdpo_data.answers.comparison.letter_products import differ_in_order
 from fsdpo_data.answers.comparison.symbols import free_symbols
@@ -29,7 +30,7 @@ from fsdpo_data.answers.parsing.prose import (
     truth_values,
 )
 from fsdpo_data.answers.parsing.read import MAX_READ, ParsedAnswer, read, read_answer
-from fsdpo_data.answers.parsing.readings import split_words_and_formulas
+from fsdpo_data.answers.parsing.readings import is_narrowed, split_words_and_formulas
 from fsdpo_data.answers.tree import Num, Quantity, Relation, Value, ValueList, Words, is_node
 
 #: A letter that names a vector; a product of vectors is not a product of numbers.
@@ -201,12 +202,18 @@ def _compare_values(
     for gold_value, answer_value in _value_pairs(gold, answer):
         if comparer.is_equal(gold_value, answer_value):
             return True, comparison_rule(gold_value)
+    if _are_equal_without_name(gold, answer, comparer):
+        return True, "equation"
+    if _is_concluded(gold, answer, comparer):
+        return True, "conclusion"
     if _are_equal_with_letter_units(gold, answer, comparer):
         return True, "unit"
     if gold.dimensions and have_equal_dimensions(gold, answer, comparer):
         return True, "dimensions"
-    if isinstance(gold.value, Num) and answer.with_decimal_comma is not None:
+    if isinstance(gold.value, Num | Quantity) and answer.with_decimal_comma is not None:
         return comparer.is_equal(gold.value, answer.with_decimal_comma), "decimal-comma"
+    if isinstance(answer.value, Num | Quantity) and isinstance(gold.with_decimal_comma, Quantity):
+        return comparer.is_equal(gold.with_decimal_comma, answer.value), "decimal-comma"
     return False, comparison_rule(gold.value)
 
 
@@ -231,10 +238,31 @@ def _doubt_about_equal(
     vectors = [_VECTOR.findall(side.text) for side in (gold, answer)]
     if all(vectors) and vectors[0] != vectors[1] and "\\cdot" in gold.text:
         return Decision("undecided", "order", "the gold: a product of vectors")
+    if doubt := find_doubt_about_equal(gold, answer):
+        return Decision("undecided", "notation", doubt)
+    if narrowed := _narrowed_side(gold, answer):
+        return Decision("undecided", "guarded", narrowed)
     is_named = isinstance(gold.value, Relation) or isinstance(answer.value, Relation)
     if not is_named and name_different_values(gold.label, answer.label):
         return Decision("undecided", "names", f"the answer: “{' '.join(answer.label)}”")
     return None
+
+
+def _narrowed_side(gold: ParsedAnswer, answer: ParsedAnswer) -> str:
+    """Return a side whose last words restrict its numbers, "x > 2 odd", if the other has none."""
+    words = [_last_words(side.value) for side in (gold, answer)]
+    if words[0] == words[1]:
+        return ""
+    for name, side, text in (("gold", gold, words[0]), ("answer", answer, words[1])):
+        if is_narrowed(side.cleaned, text):
+            return f"the {name}: “{text}”"
+    return ""
+
+
+def _last_words(value: Value) -> str:
+    """Return the words after a relation that name no unit."""
+    last = value.parts[-1] if isinstance(value, Relation) else None
+    return " ".join(last.unit.words) if isinstance(last, Quantity) else ""
 
 
 def _is_reordered(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> bool:
@@ -275,6 +303,27 @@ def _value_pairs(gold: ParsedAnswer, answer: ParsedAnswer) -> Iterator[tuple[Val
     yield gold.value, answer.value
     # The first pair of alternatives consists of the values themselves.
     yield from islice(product(gold.alternatives, answer.alternatives), 1, None)
+
+
+def _are_equal_without_name(
+    gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer
+) -> bool:
+    """Whether one side is the equation of the other one with a name: "l: y = 2x + 3"."""
+    statements = [side.named_statement for side in (gold, answer)]
+    if statements[0] is not None and statements[1] is None:
+        return comparer.is_equal(statements[0], answer.value)
+    if statements[1] is not None and statements[0] is None:
+        return comparer.is_equal(gold.value, statements[1])
+    return False
+
+
+def _is_concluded(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> bool:
+    """Whether the last statement of the answer is the gold; a formula of logic has none."""
+    conclusion = answer.conclusion
+    if conclusion is None or gold.conclusion is not None:
+        return False
+    is_formula = isinstance(conclusion, tree.Sym | tree.Connective)
+    return not is_formula and comparer.is_equal(gold.value, conclusion)
 
 
 def _are_equal_with_letter_units(

@@ -15,14 +15,20 @@ def are_equal_times(gold: Value, answer: Value) -> bool:
 
     A bare number such as ``3`` agrees with a full hour such as ``3 p.m.``.
     """
-    if isinstance(answer, tree.Num) and isinstance(gold, tree.DateOrTime):
-        if gold.seconds is None or gold.day is not None or gold.half_of_day not in ("am", "pm"):
-            return False
-        is_full_hour = gold.seconds % _HOUR_SECONDS == 0
-        return is_full_hour and answer.value % 12 == gold.seconds // _HOUR_SECONDS % 12
+    for time, number in ((gold, answer), (answer, gold)):
+        if isinstance(number, tree.Num) and isinstance(time, tree.DateOrTime):
+            return _is_full_hour(time, number)
     if not (isinstance(gold, tree.DateOrTime) and isinstance(answer, tree.DateOrTime)):
         return False
     return _are_equal_dates(gold, answer) and _are_equal_clock_times(gold, answer)
+
+
+def _is_full_hour(time: tree.DateOrTime, number: tree.Num) -> bool:
+    """Whether a clock time with a.m. or p.m. is a full hour with this number."""
+    if time.seconds is None or time.day is not None or time.half_of_day not in ("am", "pm"):
+        return False
+    is_full_hour = time.seconds % _HOUR_SECONDS == 0
+    return is_full_hour and number.value % 12 == time.seconds // _HOUR_SECONDS % 12
 
 
 def _are_equal_dates(gold: tree.DateOrTime, answer: tree.DateOrTime) -> bool:

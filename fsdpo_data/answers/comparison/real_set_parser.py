@@ -26,6 +26,7 @@ _VARIABLES = frozenset(("x", "y", "z", "t", "u", "w", "theta"))
 #: Operators of a comparison after its sides are swapped.
 _SWAPPED_OPS = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 _ORDER_OPS = frozenset(("<", ">", "<=", ">="))
+_FUNCTION_VALUE = tree.Sym("y")  #: The variable of the values of a function, ``f(x) >= 2``.
 _BRACKETS = ("()", "[]", "(]", "[)")
 
 
@@ -45,6 +46,12 @@ def parse_real_set(value: Value, budget: Budget) -> RealSet:
         ):
             variable = tree.Sym("")  # the values of a function: "5 <= m(x) <= 7" is an interval
             return parse_real_set(tree.Relation((low, variable, high), value.ops), budget)
+        case tree.Relation((tree.Call() as call, bound), ops) if (
+            _is_function_value(call) and _ORDER_OPS.issuperset(ops) and not _has_calls(bound)
+        ):
+            return parse_real_set(tree.Relation((_FUNCTION_VALUE, bound), ops), budget)
+        case tree.SetMembership(tree.Call() as call, right, negated) if _is_function_value(call):
+            return parse_real_set(tree.SetMembership(_FUNCTION_VALUE, right, negated), budget)
         case tree.Relation():
             neighbors = zip(value.parts, value.ops, value.parts[1:], strict=False)
             sets = [_parse_comparison(left, op, right, budget) for left, op, right in neighbors]
@@ -67,6 +74,12 @@ def parse_real_set(value: Value, budget: Budget) -> RealSet:
     if tree.is_node(value) and not free_symbols(value):
         return RealSet(point_endpoints(value, budget))
     raise NotASetError
+
+
+def _is_function_value(call: tree.Call) -> bool:
+    """Whether a call is the value of an unknown function at a variable, ``f(x)`` but not f(2)."""
+    is_variable = len(call.args) == 1 and isinstance(call.args[0], tree.Sym)
+    return is_variable and is_unknown_function(call.name)
 
 
 def _has_calls(value: Value) -> bool:

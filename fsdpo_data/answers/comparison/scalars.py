@@ -6,6 +6,7 @@ from fractions import Fraction
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.budget import Budget
 from fsdpo_data.answers.comparison import families
+from fsdpo_data.answers.comparison.alternating import are_equal_at_integers
 from fsdpo_data.answers.comparison.dots import expand_dots
 from fsdpo_data.answers.comparison.expressions import are_equal_expressions, within_tolerance
 from fsdpo_data.answers.comparison.notations import are_equal_digits
@@ -45,6 +46,8 @@ class ScalarComparer:
             return True
         sides = (expand_dots(gold), expand_dots(answer))
         if sides != (gold, answer) and are_equal_expressions(*sides, self.budget):
+            return True
+        if are_equal_at_integers(gold, answer, self.budget):
             return True
         if isinstance(gold, tree.Num):
             tolerance = self.tolerance
@@ -101,8 +104,7 @@ class ScalarComparer:
             return True
         if abs(value) > 1 and value.denominator == 1:
             return False  # 18 is a count, or 18 of a hundred, but not 1800 %
-        share = percentage.unit.factor / 100
-        return self._compare_nodes(tree.scale(percentage.node, share), other)
+        return self._compare_nodes(_share_of_one(percentage), other)
 
     def _compare_ratios(self, gold: Value, answer: Value) -> bool:
         gold_parts = _ratio_parts(gold)
@@ -115,6 +117,16 @@ class ScalarComparer:
             )
             for gold_part, answer_part in zip(gold_parts[1:], answer_parts[1:], strict=True)
         )
+
+
+def _share_of_one(percentage: tree.Quantity) -> Node:
+    """Return a percentage as a number; 33.3333 % shows as many digits as 0.333333."""
+    node = percentage.node
+    is_decimal = isinstance(node, tree.Num) and node.decimal_places is not None
+    if isinstance(node, tree.Num) and is_decimal and percentage.unit.factor == 1:
+        decimal_places = (node.decimal_places or 0) + 2
+        return tree.Num(node.value / 100, decimal_places, node.significant_digits)
+    return tree.scale(node, percentage.unit.factor / 100)
 
 
 def _in_kelvins(temperature: tree.Quantity) -> Node:

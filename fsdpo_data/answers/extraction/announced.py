@@ -7,12 +7,15 @@ from typing import NamedTuple
 from fsdpo_data.answers.extraction.boxes import MAX_ANSWER_CHARS
 from fsdpo_data.answers.extraction.phrases import load_phrases
 from fsdpo_data.answers.extraction.retractions import is_hypothetical
+from fsdpo_data.answers.extraction.values import ends_with_bound
 from fsdpo_data.answers.lexicon.languages import (
     ASCII_LABEL_ENDINGS,
     LABEL_ENDINGS,
     answer_label_pattern,
 )
 from fsdpo_data.answers.parsing.clean import drop_bold_marks
+from fsdpo_data.answers.parsing.read import read_answer
+from fsdpo_data.answers.tree import Words
 
 _PATTERNS = load_phrases("announced")
 
@@ -40,6 +43,7 @@ _FOREIGN_LABEL = re.compile(answer_label_pattern() + _PATTERNS["clause_after_lab
 #: Characters before a trigger that decide whether it belongs to a marker.
 _CONTEXT_CHARS = 24
 _CLAUSE_CHARS = 200  #: Characters before a marker that may contain a condition ("if …").
+_FIRST_DIGIT = re.compile(r"\d")
 SENTENCE_END = _PATTERNS["sentence_end"]
 _DISPLAY_DELIMITERS = (("\\[", "\\]"), ("$$", "$$"), ("\\(", "\\)"))
 
@@ -51,6 +55,7 @@ class AnnouncedAnswer(NamedTuple):
     rule: str  #: The extraction rule of the marker, e.g. ``answer-is``.
     #: The offset in the text after which a retraction of the answer is searched.
     end: int = 0
+    start: int = 0  #: The offset of the marker in the text.
 
 
 def last_announced(text: str) -> AnnouncedAnswer | None:
@@ -59,7 +64,7 @@ def last_announced(text: str) -> AnnouncedAnswer | None:
     if may_end_with_choice:
         choice = _PATTERNS["final_choice"].search(text, max(len(text) - 60, 0))
         if choice:
-            return AnnouncedAnswer(choice.group(1), "choice", choice.start())
+            return AnnouncedAnswer(choice.group(1), "choice", choice.start(), choice.start())
     announced = _find_announced(text, _ENGLISH_TRIGGERS)
     # A later label of another language replaces the answer after an English marker.
     start = announced.end if announced else 0
@@ -91,22 +96,48 @@ def _iterate_label_ends(text: str, start: int) -> Iterator[int]:
 
 
 def _find_announced(text: str, triggers: tuple[str, ...]) -> AnnouncedAnswer | None:
-    """Return the last answer that follows, or for a choice precedes, one of the triggers."""
+    """Return the last answer that follows, or for a choice precedes, one of the triggers.
+
+    "Twice the answer is 24" and "the answer is even" announce it only if nothing else does.
+    """
+    weak_announcement = None
     for position, trigger in _iterate_triggers(text, triggers):
         announced = None
         if trigger in _CHOICE_VERDICTS:
             start = max(position - _CONTEXT_CHARS, 0)
             choice = _PATTERNS["choice"].search(text, start, position)
             if choice:
-                announced = AnnouncedAnswer(choice.group(1), "choice", position)
+                announced = AnnouncedAnswer(choice.group(1), "choice", position, position)
         else:
             marker = _parse_marker(text, position, trigger)
             if marker:
                 rule, end = marker
-                announced = _read_answer(text, rule, end)
-        if announced is not None:
-            return announced
-    return None
+                answer = _read_answer(text, rule, end)
+                announced = answer and answer._replace(start=position)
+        if announced is None:
+            continue
+        if not _is_about_answer(text, announced):
+            weak_announcement = weak_announcement or announced
+            continue
+        return announced
+    return weak_announcement
+
+
+def _is_about_answer(text: str, announced: AnnouncedAnswer) -> bool:
+    """Whether an announcement states the answer, and nothing else about it."""
+    if announced.rule != "answer-is":
+        return True
+    clause = text[max(announced.start - _CLAUSE_CHARS, 0) : announced.start]
+    return not _PATTERNS["other_subject"].search(clause) and is_value(announced.answer)
+
+
+def is_value(answer: str) -> bool:
+    """Whether the text after "the answer is" is a value: not "divisible by 3", "less than 20"."""
+    number = _FIRST_DIGIT.search(answer)
+    if number is None or not _PATTERNS["word"].search(answer):
+        return True
+    is_bound = ends_with_bound(answer[: number.start()])
+    return not is_bound and not isinstance(read_answer(answer).value, Words)
 
 
 def _iterate_triggers(text: str, triggers: tuple[str, ...]) -> Iterator[tuple[int, str]]:

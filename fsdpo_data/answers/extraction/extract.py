@@ -9,7 +9,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from fsdpo_data.answers.extraction import retractions
-from fsdpo_data.answers.extraction.announced import last_announced
+from fsdpo_data.answers.extraction.announced import is_value, last_announced
 from fsdpo_data.answers.extraction.boxes import (
     Box,
     find_boxes,
@@ -27,6 +27,7 @@ from fsdpo_data.answers.extraction.unmarked import (
     statement_value,
 )
 from fsdpo_data.answers.extraction.values import CONJUNCTION, JOINING_TEXT
+from fsdpo_data.answers.lexicon.languages import find_guard
 from fsdpo_data.answers.parsing.clean import restore_escapes
 from fsdpo_data.answers.thinking import without_tagged_thinking
 
@@ -40,9 +41,12 @@ MARKED_RULES = frozenset(
 #: Maximum characters between two boxes that form one answer.
 _MAX_GAP_CHARS = 80
 _MAX_SIGN_CHARS = 12  #: Characters before a box in which its sign is searched.
+_MAX_GUARDED_CHARS = 400  #: A longer statement is not searched for foreign words that change it.
+_MAX_WORDS_CHARS = 40  #: Characters before a box in which words that deny it are searched.
 _MAX_UNIT_CHARS = 60  #: Characters after a box in which its scale and its unit are searched.
 _MAX_ANNOUNCED_WORDS = 4  #: Maximum words of an announced answer that replaces a box before it.
 _WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 #: The first two characters of an announced answer that may be a list or a table.
 _LIST_STARTS = ("- ", "* ", "• ", "1.", "1)", "| ")
 #: Maximum headings to check. The limit bounds the cost of a text full of headings.
@@ -97,6 +101,8 @@ class ExtractedAnswer(NamedTuple):
     #: The content of a single box with the sign and scale that touch it: "-4" for ``-\boxed{4}``.
     complete_box: str = ""
     text_after_box: str = ""  #: The text after such a box, which may begin with a unit.
+    #: The words or signs that leave open whether the answer is meant: "not", "Wait".
+    doubt: str = ""
 
     @property
     def statement_value(self) -> str | None:
@@ -114,9 +120,28 @@ class ExtractedAnswer(NamedTuple):
 
 def extract_answer(response: str) -> ExtractedAnswer:
     """Extract the answer of ``response``; never raises an exception on its text."""
-    text = strip_next_problem(response)
+    extracted = _extract_answer(strip_next_problem(response))
+    if extracted.answer is None or extracted.doubt:
+        return extracted
+    return extracted._replace(doubt=_foreign_guard(extracted))
+
+
+def _foreign_guard(extracted: ExtractedAnswer) -> str:
+    """Return the foreign words that change the number of an answer: "не менее 12"; or ""."""
+    answer = extracted.answer or ""
+    numbers = _NUMBER.findall(answer[:_MAX_GUARDED_CHARS])
+    if not numbers:
+        return ""
+    if extracted.marked_answer:
+        return find_guard(answer[:_MAX_GUARDED_CHARS], numbers[0])
+    return find_guard(extracted.sentence[:_MAX_GUARDED_CHARS], numbers[-1])
+
+
+def _extract_answer(text: str) -> ExtractedAnswer:
+    """Extract the answer of a text that ends with it."""
     boxes = [box for box in find_boxes(text) if box.content]
     if boxes:
+        boxes = _without_supposed_box(text, boxes)
         extracted = _answer_after_boxes(text, boxes) or extract_boxes(text, boxes)
         return _without_retracted_part(extracted)
     announced = last_announced(text)
@@ -240,16 +265,56 @@ def _answer_after_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer | None:
     if is_retracted and _PATTERNS["confirmation"].search(text_after, end_of_retraction or 0):
         return None
     if is_retracted or _is_denied(boxes[-1].content, text_after):
-        return _find_correction(text_after)
+        correction = _find_correction(text_after)
+        retracted = retractions.retracted_statement(text_after) if is_retracted else ""
+        if correction.answer is None and _has_other_number(retracted, boxes[-1].content):
+            return extract_boxes(text, boxes)._replace(doubt=retracted.strip())
+        return correction
     if doubt := _DOUBT.search(text_after):
-        return _find_conclusion(text_after[doubt.end() :])
+        conclusion = _find_conclusion(text_after[doubt.end() :])
+        return conclusion or _extract_doubted_box(text, boxes, text_after[doubt.end() :])
     announced = last_announced(text_after)
     if announced is None or not _PATTERNS["value"].search(announced.answer):
         return None
     is_prose = len(_WORD.findall(announced.answer)) > _MAX_ANNOUNCED_WORDS
     if announced.rule != "final-answer" and (is_prose or announced.rule == "label"):
         return None  # "the answer is obtained by …", "check the answer: …" explain the box
+    if announced.rule in ("answer-is", "final-answer"):
+        is_stated = _PATTERNS["subject"].search(text_after[: announced.start])
+        if not (is_stated and is_value(announced.answer)):
+            return None  # "twice the answer is 24", "the answer is divisible by 3"
     return ExtractedAnswer(announced.answer, announced.rule)
+
+
+def _extract_doubted_box(text: str, boxes: list[Box], text_after: str) -> ExtractedAnswer | None:
+    """Return the last box with a doubt if the text after a doubt comes to another value.
+
+    Args:
+        text: The text of the boxes.
+        boxes: The boxes with a content; at least one.
+        text_after: The text after a word such as "Wait".
+    """
+    sentence = last_sentence(text_after)
+    new_value = _PATTERNS["new_value"].search(sentence)
+    if new_value is None or _PATTERNS["approval"].search(text_after):
+        return None
+    if not _has_other_number(new_value["value"], boxes[-1].content):
+        return None
+    return extract_boxes(text, boxes)._replace(doubt=sentence)
+
+
+def _has_other_number(text: str, answer: str) -> bool:
+    """Whether a text has a number that an answer does not have."""
+    return bool(set(_NUMBER.findall(text)) - set(_NUMBER.findall(answer)))
+
+
+def _without_supposed_box(text: str, boxes: list[Box]) -> list[Box]:
+    """Drop a last box that only a supposition gives: "If n were even, it is 24, which is wrong"."""
+    if len(boxes) < 2 or not _PATTERNS["rejection"].match(text, boxes[-1].end):
+        return boxes
+    text_before = text[boxes[-2].end : boxes[-1].start]
+    is_supposed = _PATTERNS["supposition"].search(text_before) is not None
+    return boxes[:-1] if is_supposed else boxes
 
 
 def _is_denied(answer: str, text: str) -> bool:
@@ -308,9 +373,19 @@ def extract_boxes(text: str, boxes: list[Box]) -> ExtractedAnswer:
         answer_boxes.insert(0, box)
     contents = list(dict.fromkeys(box.content for box in answer_boxes))
     rule = "boxed" if len(contents) == 1 else "boxed-list"
+    doubt = _doubt_around(boxes[-1], text) if len(answer_boxes) == 1 else ""
     if len(answer_boxes) == 1 and _is_touched(boxes[-1], text):
-        return _extract_touched_box(boxes[-1], text)
-    return ExtractedAnswer(" , ".join(contents), rule)
+        return _extract_touched_box(boxes[-1], text)._replace(doubt=doubt)
+    return ExtractedAnswer(" , ".join(contents), rule, doubt=doubt)
+
+
+def _doubt_around(box: Box, text: str) -> str:
+    """Return what denies a box, or what makes it a part of a formula, or ""."""
+    text_before = text[max(box.start - _MAX_WORDS_CHARS, 0) : box.start]
+    if guard := _PATTERNS["guard_before_box"].search(text_before):
+        return guard[0].strip()
+    guard = _PATTERNS["guard_after_box"].match(text, box.end)
+    return guard[0].strip() if guard else ""
 
 
 def _is_touched(box: Box, text: str) -> bool:
@@ -319,6 +394,7 @@ def _is_touched(box: Box, text: str) -> bool:
     return bool(
         _PATTERNS["minus_before_box"].search(text_before)
         or _PATTERNS["word_after_box"].match(text, box.end)
+        or _PATTERNS["factor_after_box"].match(text, box.end)
     )
 
 
@@ -334,6 +410,8 @@ def _extract_touched_box(box: Box, text: str) -> ExtractedAnswer:
         content = f"-({content})" if has_terms else f"-{content}"
     if word := _PATTERNS["word_after_box"].match(text_after):
         content += f" {word['scale']}" if word["scale"] else ""
+    if factor := _PATTERNS["factor_after_box"].match(text_after):
+        content = f"{content if content.isdigit() else f'({content})'}{factor['factor']}"
     return ExtractedAnswer(box.content, "boxed", complete_box=content, text_after_box=text_after)
 
 

@@ -24,6 +24,18 @@ def end_of_retraction(text_after: str) -> int | None:
     return next((retraction.end() for retraction in _find_retractions(text_after)), None)
 
 
+def retracted_statement(text_after: str) -> str:
+    """Return the part before "that is wrong" of the first sentence with a retraction.
+
+    The result is "" for other retractions, and after a word such as "Wait".
+    """
+    retraction = next(_find_retractions(text_after), None)
+    if retraction is None or retraction.lastgroup != "statement":
+        return ""
+    sentence = _SENTENCE_END.split(text_after[: retraction.start()])[-1]
+    return "" if _PATTERNS["second_thought"].search(sentence) else sentence
+
+
 def after_last_retraction(text: str) -> str:
     """Return the part of a text after its last retraction, or the text if it retracts nothing."""
     if not contains_any(text, TRIGGER_WORDS["retraction"]):

@@ -28,6 +28,7 @@ _HAS_WORD = re.compile(r"(?<![\\A-Za-z{])[A-Za-z]{2,}")
 CONFIRMATION = _PATTERNS["confirmation"]
 #: Verbs before an answer at the end of a sentence: "so the fastest of them is Evelyn".
 _BE_FORMS = frozenset(("is", "are", "was", "were"))
+_MAX_REFUTED_CHARS = 80  #: Maximum length of a text that only denies a value.
 _MAX_NAME_WORDS = 5  #: Maximum words of an answer at the end of a sentence.
 _SENTENCE_VERB = _PATTERNS["sentence_verb"]
 _PLEASANTRY = _PATTERNS["pleasantry"]
@@ -230,7 +231,7 @@ def extract_unmarked(text: str, sentence: str) -> tuple[str | None, str]:
     is_short = len(stripped) <= MAX_BARE_ANSWER_CHARS
     is_only_content = is_short and "\n" not in stripped and stripped == sentence
     if is_only_content and not _SENTENCE_VERB.search(stripped) and not has_foreign_script(stripped):
-        return clause, "whole"
+        return _PATTERNS["line_mark"].sub("", clause), "whole"
     if cases := closing_cases(stripped, sentence):
         return cases, "list"
     return _last_value(text, sentence, clause, values)
@@ -245,10 +246,12 @@ def _labelled_line(text: str) -> str | None:
 
 
 def _has_no_answer(stripped: str, sentence: str) -> bool:
-    """Whether a text contradicts itself, or is an announcement without an answer."""
+    """Whether a text contradicts itself, denies a value, or only announces an answer."""
     openings = [_PATTERNS["yes_or_no"].match(part) for part in (stripped, sentence)]
     answers = {opening[1].lower() for opening in openings if opening}
     if len(answers) > 1:  # "**No.** Yes, it is."
+        return True
+    if len(stripped) <= _MAX_REFUTED_CHARS and _PATTERNS["refuted_value"].fullmatch(stripped):
         return True
     return _PATTERNS["announcement_only"].fullmatch(stripped) is not None
 

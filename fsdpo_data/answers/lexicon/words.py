@@ -13,6 +13,8 @@ _PATTERNS = compile_patterns(_TABLE["patterns"])
 _TENS = {word: 10 * value for value, word in enumerate(_TABLE["tens"], 2)}
 SMALL_NUMBERS = {word: value for value, word in enumerate(_TABLE["ones"])} | _TENS
 SCALES: dict[str, int] = _TABLE["scales"]
+SHORT_SCALES: dict[str, int] = _TABLE["short_scales"]
+CURRENCY_SCALES: dict[str, int] = _TABLE["currency_scales"]
 ORDINALS = (
     {word: value for value, word in enumerate(_TABLE["ordinals"])}
     | {word[:-1] + "ieth": value for word, value in _TENS.items()}
@@ -89,7 +91,8 @@ def _read_fraction(words: Sequence[str]) -> tuple[Fraction, int]:
     if not words:
         return Fraction(0), 0
     if words[0] in ("half", "quarter"):
-        return Fraction(1, DENOMINATORS[words[0]]), 1
+        has_article = len(words) > 2 and words[1] in _ARTICLES  # "half a cup"
+        return Fraction(1, DENOMINATORS[words[0]]), 1 + has_article
     if len(words) > 1 and (denominator := find_denominator(words[1])) is not None:
         if words[0] in _ARTICLES or words[0] == "one":
             return Fraction(1, denominator), 2

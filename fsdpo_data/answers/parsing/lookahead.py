@@ -38,6 +38,8 @@ def is_factor_next(cursor: TokenCursor) -> bool:
     if token.kind == "let":
         if token.text in ("C", "F") and _is_after_degrees(cursor):
             return False
+        if token.text == "a" and cursor.currency is not None and find_unit(cursor.peek_word(1)):
+            return False  # "$18 a day"
         return not is_letter_unit(cursor, token)
     if token.kind == "word":
         return _is_word_factor(cursor, token)

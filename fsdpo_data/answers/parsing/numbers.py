@@ -5,7 +5,9 @@ from fractions import Fraction
 from fsdpo_data.answers import tree
 from fsdpo_data.answers.lexicon.vocabulary import ORDINAL_MARKS
 from fsdpo_data.answers.lexicon.words import (
+    CURRENCY_SCALES,
     SCALES,
+    SHORT_SCALES,
     SMALL_NUMBERS,
     find_denominator,
     read_number_words,
@@ -52,8 +54,8 @@ def parse_number(cursor: TokenCursor) -> Value:
     if word == "factorial":
         cursor.skip()
         return tree.Call("factorial", (number,))
-    scale = SCALES.get(word)
-    if scale is not None and cursor.peek().kind == "word":
+    scale = _peek_scale(cursor)
+    if scale is not None:
         cursor.skip()
         is_exact = number.decimal_places is None or scale == DOZEN  # "2.5 dozen" is exactly 30
         decimal_places = None if is_exact else (number.decimal_places or 0) - len(str(scale)) + 1
@@ -63,6 +65,16 @@ def parse_number(cursor: TokenCursor) -> Value:
         if fraction is not None:
             return tree.Num(number.value + fraction)
     return number
+
+
+def _peek_scale(cursor: TokenCursor) -> int | None:
+    """Return the size of a scale after a number, such as "million" or the K of "$12K", or None."""
+    token = cursor.peek()
+    if cursor.currency is not None and token.text in CURRENCY_SCALES:
+        return CURRENCY_SCALES[token.text]
+    if token.upright and token.text in SHORT_SCALES:
+        return SHORT_SCALES[token.text]
+    return SCALES.get(token.text.lower()) if token.kind == "word" else None
 
 
 def _parse_based_number(cursor: TokenCursor, digits: str) -> Value:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from fsdpo_data.answers import tree
-from fsdpo_data.answers.lexicon.vocabulary import ORDINAL_MARKS
+from fsdpo_data.answers.lexicon.vocabulary import MAX_PRODUCT_LETTERS, ORDINAL_MARKS, is_known_name
 from fsdpo_data.answers.parsing.cursor import TokenCursor
 from fsdpo_data.answers.parsing.lex import UnparsableAnswerError
 from fsdpo_data.answers.parsing.nodes import as_node
@@ -151,8 +151,9 @@ def parse_script(cursor: TokenCursor) -> Node:
         node = tree.negate(parse_script(cursor))
     else:
         cursor.accept("+")
-        if cursor.peek().kind == "word" and cursor.peek_sign(1) == "^":
-            cursor.split_word()  # "e^xe^y" is a product
+        word = cursor.peek_word()
+        if 1 < len(word) <= MAX_PRODUCT_LETTERS and not is_known_name(word):
+            cursor.split_word()  # an exponent without braces is one letter
         number = cursor.take().number if cursor.peek().kind == "num" else None
         node = as_node(parse_primary(cursor)) if number is None else number
         if cursor.accept("^"):

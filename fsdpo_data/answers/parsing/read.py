@@ -35,6 +35,7 @@ from fsdpo_data.answers.parsing.readings import (
     split_dimensions,
     split_forms,
     split_labelled_parts,
+    split_outside_brackets,
 )
 from fsdpo_data.answers.show import format_value
 from fsdpo_data.answers.tables import compile_patterns, read_module_table
@@ -42,6 +43,7 @@ from fsdpo_data.answers.tree import (
     Call,
     Connective,
     Const,
+    DateOrTime,
     Matrix,
     Node,
     Num,
@@ -86,7 +88,7 @@ _NUMERALS = re.compile(r"[\d.]+").fullmatch
 MAX_SPECIAL = 120
 _MAX_CACHED_CHARS = 400  #: Maximum length of a text in the cache.
 _CACHE_SIZE = 8_192  #: Maximum number of answers in the cache.
-_DECIMAL_COMMA = re.compile(r"(-?)(\d+),(\d{1,2}|\d{4,15})")
+_DECIMAL_COMMA = re.compile(r"(-?)(\d+),(\d{1,2}|\d{4,15})(?![\d,.])")
 #: A number with spaces between its thousands and a decimal comma: "1 234,56".
 _SPACED_NUMBER = re.compile(r"(?P<sign>-?)(?P<whole>\d{1,3}(?: \d{3})+),(?P<decimals>\d+)")
 _DROPPED = re.compile(r"(?<![A-Za-z0-9])\s|\s(?![A-Za-z0-9])|\\!|\\(?:left|right)(?![A-Za-z])")
@@ -216,10 +218,31 @@ class ParsedAnswer:
         return read_cleaned(self.cleaned, letter_units=True)
 
     @cached_property
-    def with_decimal_comma(self) -> Num | None:
-        """The number if its comma is a decimal comma: ``3,5`` is 3.5. None for other texts."""
-        match = _DECIMAL_COMMA.fullmatch(self.cleaned)
-        return make_decimal(match[2], match[3], sign=match[1]) if match else None
+    def with_decimal_comma(self) -> Num | Quantity | None:
+        """The value if its comma is a decimal comma: ``3,5`` is 3.5. None for other texts."""
+        match = _DECIMAL_COMMA.match(self.cleaned)
+        if match is None or len(self.cleaned) > MAX_SPECIAL:
+            return None
+        unit = self.cleaned[match.end() :]
+        if not unit.strip():
+            return make_decimal(match[2], match[3], sign=match[1])
+        value = read_cleaned(f"{match[1]}{match[2]}.{match[3]}{unit}")
+        is_measure = isinstance(value, Quantity) and bool(value.unit.dims)
+        return value if isinstance(value, Quantity) and is_measure else None
+
+    @cached_property
+    def conclusion(self) -> Value | None:
+        """The last statement of a chain of implications, "2a = 12 => a = 6"; None without one."""
+        if len(self.cleaned) > MAX_TEXT_CHARS or not _PATTERNS["implication"].search(self.cleaned):
+            return None
+        return read(split_outside_brackets(self.cleaned, _PATTERNS["implication"])[-1])
+
+    @cached_property
+    def named_statement(self) -> Value | None:
+        """The equation of a curve with a name, "l: y = 2x + 3"; None for other texts."""
+        has_colon = ":" in self.cleaned and len(self.cleaned) <= MAX_SPECIAL
+        match = _PATTERNS["named_statement"].fullmatch(self.unwrapped) if has_colon else None
+        return read(match["statement"]) if match else None
 
     @cached_property
     def alternatives(self) -> tuple[Value, ...]:
@@ -308,6 +331,8 @@ def _read_special(text: str) -> Value | None:
         return make_decimal(number["whole"].replace(" ", ""), number["decimals"], 0, number["sign"])
     if (scaled := read_scaled_number(plain)) is not None:
         return scaled
+    if (date := _PATTERNS["iso_date"].fullmatch(plain)) is not None:
+        return DateOrTime(day=int(date["day"]), month=int(date["month"]), year=int(date["year"]))
     if any(map(str.isalpha, text)) and contains_any(text, DATE_OR_TIME_MARKERS):
         date_or_time = read_date_or_time(" ".join(_drop_text_commands(text).split()))
         if date_or_time is not None:

@@ -19,7 +19,14 @@ _TABLE = read_module_table(__file__)
 _PATTERNS = compile_patterns(_TABLE["patterns"])
 _DENIALS = word_set(_TABLE["denials"])
 _BOUND_WORDS = word_set(_TABLE["bounds"])
+_NUMBER_PROPERTIES = word_set(_TABLE["number_properties"])
+_NUMBER_KINDS = word_set(_TABLE["number_kinds"])
+_AMOUNTS = word_set(_TABLE["amounts"])
+_JOINING_WORDS = word_set(_TABLE["joining"])
 _WORD = re.compile(r"[A-Za-z]+(?:['’]t)?")
+#: Sign that takes the place of the part that a step keeps.
+_GAP = "…"
+_WORD_OR_GAP = re.compile(rf"{_WORD.pattern}|{_GAP}")
 #: Words between formulas; products of letters and commands do not match.
 _WORDS = re.compile(r"((?<![\\A-Za-z^_])(?!(?:and|or|[IVX]+)\b)[A-Za-z]{2,}(?![A-Za-z^_={(]))")
 _TEXT_COMMAND = re.compile(r"\\(?:text|mathrm)\s*\{([^{}]*)\}")
@@ -57,12 +64,31 @@ class Reading(NamedTuple):
         if self.is_in_circumstances:
             words = words[1:]  # "if x = 2, y = 5" says when the answer holds
         is_bound = any(word in _BOUND_WORDS or is_number_word(word) for word in words)
+        is_bound = is_bound or is_narrowed(self.text, self.dropped)
+        if self.step == "island":
+            is_bound = is_bound or _PATTERNS["operation"].search(self.dropped) is not None
+        if self.step == "parts":
+            is_bound = is_bound or not _JOINING_WORDS.isdisjoint(words)
         return is_bound or (self.step == "qualifier" and _has_another_value(self.dropped))
 
 
 def is_denied(text: str) -> bool:
     """Whether words of a text deny or hedge the value next to it."""
-    return any(word in _DENIALS or word.endswith(("'t", "’t")) for word in _lower_words(text))
+    words = _lower_words(_PATTERNS["sole_value"].sub(" ", text))
+    return any(word in _DENIALS or word.endswith(("'t", "’t")) for word in words)
+
+
+def is_narrowed(statement: str, text: str) -> bool:
+    """Whether a text restricts the numbers of a statement: "odd" or "integers" for ``x > 2``."""
+    words = set(_lower_words(text))
+    if _PATTERNS["inequality"].search(statement):
+        if not words.isdisjoint(_NUMBER_PROPERTIES | _AMOUNTS):
+            return True
+        # The letters k, m and n are whole numbers without a word.
+        has_kind = not words.isdisjoint(_NUMBER_KINDS) or _PATTERNS["number_set"].search(text)
+        return bool(has_kind) and not _PATTERNS["whole_number"].search(statement)
+    is_formula = _PATTERNS["formula_of_name"].search(statement) is not None
+    return is_formula and not words.isdisjoint(_NUMBER_PROPERTIES)
 
 
 def _lower_words(text: str) -> list[str]:
@@ -150,7 +176,8 @@ def _keep_island(text: str) -> tuple[str, str] | None:
     islands = find_islands(text)
     if len(islands) != 1 or islands[0] == text:
         return None
-    return islands[0], " ".join(_WORD.findall(text.replace(islands[0], " ", 1)))
+    words = _WORD_OR_GAP.findall(text.replace(islands[0], f" {_GAP} ", 1))
+    return islands[0], " ".join(words)
 
 
 def _keep_parts(text: str) -> tuple[str, str] | None:

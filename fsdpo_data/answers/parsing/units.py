@@ -99,6 +99,9 @@ def _parse_unit_product(cursor: TokenCursor) -> tree.Unit | None:
     """Parse products and quotients of units: ``km/h``, ``N m``, "square feet per hour"."""
     is_percent = cursor.peek_word() == "per" and cursor.peek_word(1) == "cent"
     is_inverse = not is_percent and bool(cursor.accept("/") or cursor.accept_word("per"))
+    if cursor.peek_word() == "a" and find_unit(cursor.peek_word(1)) is not None:
+        cursor.skip()  # "$18 a day"
+        is_inverse = True
     unit = _parse_unit_factor(cursor)
     if unit is None:
         return None

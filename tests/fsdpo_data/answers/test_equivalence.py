@@ -357,3 +357,59 @@ def test_otherwise_covers_the_remaining_values_of_its_own_side() -> None:
 def test_the_tolerant_rule_without_an_error_compares_the_given_digits(gold, answer, right):
     assert compare_answers(gold, answer).status == "incorrect"
     assert (compare_answers(gold, answer, 0.0).status == "correct") == right
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        ("1/3", r"33.3333\%", "correct"),
+        ("1/3", r"33.(3)\%", "correct"),
+        ("1/3", r"33.3\%", "incorrect"),
+        ("1/3", r"33.34\%", "incorrect"),
+        ("1/6", "0.1(6)", "correct"),
+        ("1/6", "0.1(5)", "incorrect"),
+        ("2", "0.5(4)", "undecided"),  # it may be a product
+        ("2", "0.5(4) = 2", "correct"),
+    ],
+)
+def test_recurring_decimals_and_their_percentages(gold, answer, status):
+    assert compare_answers(gold, answer).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        ("(-1)^n", r"\cos n\pi", "correct"),
+        (r"\cos(\pi n)", "(-1)^n", "correct"),
+        (r"\frac{(-1)^n}{n}\sin nx", r"\frac{\cos n\pi}{n}\sin nx", "correct"),
+        ("(-1)^{n+m}", "(-1)^{n-m}", "correct"),
+        ("(-1)^n", r"-\cos n\pi", "incorrect"),
+        ("(-1)^n", "(-1)^{n+1}", "incorrect"),
+        ("(-1)^n", "(-1)^{2n}", "incorrect"),
+        ("(-1)^{n+m}", "(-1)^{nm}", "incorrect"),
+        ("(-1)^x", r"\cos \pi x", "incorrect"),
+    ],
+)
+def test_alternating_signs_are_compared_at_integers(gold, answer, status):
+    assert compare_answers(gold, answer).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        ("2.5", r"2,5\text{ km}", "correct"),
+        (r"2.5\text{ km}", r"2,5\text{ km}", "correct"),
+        (r"2,5\text{ km}", r"2.5\text{ km}", "correct"),
+        (r"2,5\text{ km}", r"2.6\text{ km}", "incorrect"),
+        ("25", r"2,5\text{ km}", "incorrect"),
+        ("0,75", "0.75", "undecided"),  # the gold may be a list
+        ("0,75", "0.76", "incorrect"),
+        ("1234", r"1,234\text{ km}", "correct"),
+        ("1.234", "1,234", "incorrect"),
+        ("(2,5)", "(2,5)", "correct"),
+        (r"\{2,5\}", "2,5", "correct"),
+        ("2,5", "5,2", "correct"),
+    ],
+)
+def test_a_comma_before_a_unit_is_a_decimal_comma(gold, answer, status):
+    assert compare_answers(gold, answer).status == status

@@ -424,3 +424,192 @@ def test_truncated_responses_have_only_marked_answers(
 def test_finished_responses_may_have_an_unmarked_answer() -> None:
     [verdict] = MathGrader().grade([GradingRequest("7", "So the sum is $7$.", "stop")])
     assert verdict.status == "correct"
+
+
+CHANGED_NUMBERS = [
+    ("12", "The answer is over 12", "undecided"),
+    ("12", "The answer is one over 12.", "undecided"),
+    ("12", "The answer is 12 below zero.", "undecided"),
+    ("12", "Answer: 12 less than Ann", "undecided"),
+    ("12", "#### over 12 (about)", "undecided"),
+    ("12", "The answer is the opposite of 12.", "undecided"),
+    ("12", "The answer is 12 above zero.", "correct"),
+    ("12", "The answer is that 12 apples remain.", "correct"),
+    ("30", "Answer: 30 minutes (half an hour)", "correct"),
+    ("42", "#### 42 (forty-two)", "correct"),
+    ("3, 5", "The answers are 3 and 5, respectively.", "correct"),
+]
+
+
+@pytest.mark.parametrize(("gold", "response", "status"), CHANGED_NUMBERS)
+def test_words_that_change_a_marked_number_leave_it_undecided(
+    gold: str, response: str, status: str
+) -> None:
+    assert grade_response(ParsedAnswer(gold), response).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "text_after", "status"),
+    [
+        ("180", "On second thought, the answer is 180.", "correct"),
+        ("204", "On second thought, the answer is 180.", "incorrect"),
+        ("204", "At first I thought the answer is 180.", "correct"),
+    ],
+)
+def test_a_second_thought_is_no_first_guess(gold: str, text_after: str, status: str) -> None:
+    response = f"\\boxed{{204}}\n\n{text_after}"
+    assert grade_response(ParsedAnswer(gold), response).status == status
+
+
+@pytest.mark.parametrize("check", ["Let's check", "Let me verify", "Let's double-check"])
+def test_a_check_at_the_end_does_not_open_the_reasoning(check: str) -> None:
+    response = f"Tom has **12** marbles left.\n\n{check}: 20 - 8 = 12. ✓"
+    assert grade_response(ParsedAnswer("12"), response).status == "correct"
+    assert grade_response(ParsedAnswer("8"), response).status == "incorrect"
+    opened = "Tom has **12** marbles left.\n\nLet's consider 12."
+    assert grade_response(ParsedAnswer("12"), opened).status == "no_answer"
+
+
+#: Sentences after an answer of 12 that say something else about it, or about another problem.
+NOT_THE_ANSWER = """\
+My confidence in the answer is 90%.
+For n=5, the answer is 20.
+In general, the answer is 3n.
+Without the restriction, the answer would be 24.
+A common wrong answer is 24.
+Twice the answer is 24.
+The sum of the digits of the answer is 3.
+The answer is divisible by 3.
+The answer is less than 20.
+The answer is in units of 10 km."""
+
+
+@pytest.mark.parametrize("answer", ["\\boxed{12}.", "The answer is 12."])
+@pytest.mark.parametrize("sentence", NOT_THE_ANSWER.splitlines())
+def test_a_sentence_about_an_answer_does_not_replace_it(answer: str, sentence: str) -> None:
+    for joint in (" ", "\n\n"):
+        response = f"{answer}{joint}{sentence}"
+        assert grade_response(ParsedAnswer("12"), response).status == "correct"
+
+
+#: Sentences after an answer of 15 that replace it.
+REPLACEMENTS = """\
+So the answer is 12.
+Thus, the final answer is 12.
+Actually, the answer is 12.
+The correct answer is $12$.
+After correcting the sign, the answer is 12.
+Since we need m+n, the answer is 12.
+Hence, after adding 3, the answer is 12.
+x=15, so the answer is 12.
+We conclude that our answer is 12 apples.
+**Final answer: 12**"""
+
+
+@pytest.mark.parametrize("answer", ["\\boxed{15}.", "The answer is 15."])
+@pytest.mark.parametrize("sentence", REPLACEMENTS.splitlines())
+def test_a_new_answer_replaces_the_one_before_it(answer: str, sentence: str) -> None:
+    response = f"{answer}\n\n{sentence}"
+    assert grade_response(ParsedAnswer("12"), response).status == "correct"
+    assert grade_response(ParsedAnswer("15"), response).status == "incorrect"
+
+
+def test_a_sentence_about_the_answer_is_read_if_it_is_the_only_one() -> None:
+    for response in ("For n = 3, the answer is 12.", "If x > 0, then the answer is 12."):
+        assert grade_response(ParsedAnswer("12"), response).status == "correct"
+
+
+TOUCHED_BOXES = [
+    ("12", r"The answer is not \boxed{12}.", "undecided"),
+    ("12", r"It isn't $\boxed{12}$", "undecided"),
+    ("12", r"$n\ne\boxed{12}$", "undecided"),
+    ("12", r"答案不是\boxed{12}", "undecided"),
+    ("12", r"So he has to sell at least $\boxed{12}$ books.", "correct"),
+    ("12", r"$\boxed{12}\pi$", "undecided"),
+    ("12", r"\boxed{12}^2", "undecided"),
+    ("12", r"$\boxed{12}^{n+1}$", "undecided"),
+    ("12", r"$\boxed{12}\sqrt{3}$", "undecided"),
+    ("12", r"$\boxed{12}/5$", "undecided"),
+    ("12", r"$\frac{\boxed{12}}5$", "undecided"),
+    ("12", r"$\sqrt{\boxed{12}}$", "undecided"),
+    (r"12\pi", r"$\boxed{12}\pi$", "correct"),
+    ("144", r"$\boxed{12}^2$", "correct"),
+    ("(x+1)^2", r"$\boxed{x+1}^2$", "correct"),
+    ("36", r"$\boxed{36}x^2$", "correct"),
+    ("12", r"$\boxed{12}^\circ$", "correct"),
+    ("12", r"$\boxed{12}^{th}$", "correct"),
+    ("12", r"$\boxed{12}\text{ cm}^2$", "correct"),
+    ("6", r"\boxed{2}\cdot\boxed{3}=\boxed{6}", "correct"),
+    ("12", r"Not 5, but \boxed{12}.", "correct"),
+    ("12", r"The least value that is not less than 11 is \boxed{12}.", "correct"),
+]
+
+
+@pytest.mark.parametrize(("gold", "response", "status"), TOUCHED_BOXES)
+def test_what_touches_a_box_may_change_its_value(gold: str, response: str, status: str) -> None:
+    assert grade_response(ParsedAnswer(gold), response).status == status
+
+
+#: Texts after a box with 12.
+TEXTS_AFTER_BOX = [
+    # A doubt that comes to another value.
+    (". Wait, this contradicts n odd. So n = 13.", "undecided"),
+    ("\n\nHold on, the break was counted twice; the total is 180.", "undecided"),
+    (" would be wrong. So it is 13.", "undecided"),
+    # A doubt that is settled, or comes to no value.
+    (". Wait, let me check: 5+7=12. Yes, the total is 12.", "correct"),
+    (". Wait, let me check: 12/4 is 3. So the sum is 3. That is consistent.", "correct"),
+    (". Hmm, but what about n=0? That is not allowed, so fine.", "correct"),
+    (r". Actually, this equals $3\cdot4$.", "correct"),
+    (" would be wrong if n were odd.", "correct"),
+    # Another value that is wrong.
+    (r". If symmetry were ignored we'd have \boxed{24}, which is wrong.", "correct"),
+    (". Counting both ends would give 13, which is incorrect.", "correct"),
+    (". The probability that my answer is wrong is 5%.", "correct"),
+    (". Plugging in x = 5 gives 13 ≠ 12, so that is wrong.", "undecided"),
+    # The value itself is wrong.
+    (", which is wrong.", "no_answer"),
+    (". Hmm, my answer is wrong.", "no_answer"),
+    (". Wait, that gives 13, which is wrong.", "no_answer"),
+]
+
+
+@pytest.mark.parametrize(("text_after", "status"), TEXTS_AFTER_BOX)
+def test_the_text_after_a_box_may_doubt_or_reject_it(text_after: str, status: str) -> None:
+    assert grade_response(ParsedAnswer("12"), rf"\boxed{{12}}{text_after}").status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "response", "status"),
+    [
+        ("12", "12 is wrong.", "no_answer"),
+        ("12", "12 is not the answer.", "no_answer"),
+        ("12", "12? No.", "no_answer"),
+        ("B", "B fails.", "no_answer"),
+        ("12", "We tried it. So 12 is incorrect.", "incorrect"),
+        ("7", "The textbook says the answer is 7, but the right value is 8.", "incorrect"),
+        ("8", "The textbook says the answer is 7, but the right value is 8.", "correct"),
+        ("12", "12 is correct.", "correct"),
+        ("12", "13 is wrong, so it is 12.", "correct"),
+        ("12", "Some say 24, which is wrong. It is 12.", "correct"),
+        ("16", "\\boxed{16}\n\nThe true value is close to 16.02 with friction.", "correct"),
+    ],
+)
+def test_an_unmarked_value_may_be_denied(gold: str, response: str, status: str) -> None:
+    assert grade_response(ParsedAnswer(gold), response).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "response"),
+    [
+        ("12", "Answer - 12"),
+        ("-12", "Answer: -12"),
+        ("12", "\u2022 12"),
+        ("-12", "\u2022 -12"),
+        ("42", "## 42"),
+        ("C", "This matches option C."),
+        ("C", "This corresponds to choice (C)."),
+    ],
+)
+def test_short_marks_before_an_answer_are_no_part_of_it(gold: str, response: str) -> None:
+    assert grade_response(ParsedAnswer(gold), response).status == "correct"

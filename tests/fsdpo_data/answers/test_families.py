@@ -158,3 +158,35 @@ def test_other_forms_that_are_not_read_are_undecided(gold, answer):
 )
 def test_families_over_one_parameter_are_compared(gold, answer, expected):
     assert compare_answers(gold, answer).status == expected
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "expected"),
+    [
+        # No solution of one side violates the other one.
+        ("e^y=x+1", r"y=\ln(x+1)", "undecided"),
+        ("xy=1", r"\frac1{xy}=1", "undecided"),
+        ("y=Cx^2", "Cy=x^2", "undecided"),
+        ("x^2+y^2=C", r"\frac12x^2+\frac12y^2=C", "undecided"),
+        (r"\ln y=x+C", "y=Ce^x", "undecided"),
+        (r"\sin x+C", r"\sin x-C", "undecided"),
+        (r"\ln|x+1|+C", r"\ln|C(x+1)|", "undecided"),
+        (r"x<-3\text{ or }x>1", "x^2+2x-3>0", "undecided"),
+        ("[-1,1]", r"x^2\le1", "undecided"),
+        # A solution violates the other side.
+        ("e^y=x+1", r"y=\ln(x+2)", "incorrect"),
+        ("xy=1", r"\frac1{xy}=2", "incorrect"),
+        ("x^2+y^2=4", "x+y=2", "incorrect"),
+        ("F=ma", "F=m/a", "incorrect"),
+        ("y=Cx^2", "y=Cx^3", "incorrect"),
+        ("x^2+y^2=C", "x^2-y^2=C", "incorrect"),
+        (r"\ln y=x+C", "y=Ce^{2x}", "incorrect"),
+        (r"\sin x+C", r"\cos x+C", "incorrect"),
+        (r"x<-3\text{ or }x>1", "x^2+2x-3<0", "incorrect"),
+        ("[-1,1]", "x^2<1", "incorrect"),
+        ("x=5", "x=4", "incorrect"),
+        ("y=2x+3", "y=2x+4", "incorrect"),
+    ],
+)
+def test_equations_in_other_forms_differ_if_a_solution_shows_it(gold, answer, expected):
+    assert compare_answers(gold, answer).status == expected

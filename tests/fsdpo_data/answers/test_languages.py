@@ -116,3 +116,50 @@ def test_the_number_words_are_those_of_icu():
     spec.loader.exec_module(module)
     text = (LEXICON / "number_words.toml").read_text(encoding="utf-8")
     assert module.make_table(module.spelled_languages()) == text
+
+
+CHANGED_NUMBERS = """\
+Ответ: минус 12|Ответ: не менее 12|Ответ не 12.|Ответ: 12 с половиной
+答案：负12|答案：至少12|答案：12以上|答案不是12。|答案：12的一半
+答えは12ではない。|答え：マイナス12|정답은 12 이상입니다|정답은 12가 아닙니다.
+La respuesta no es 12.|La respuesta es la mitad de 12.|Respuesta: al menos $12$
+Respuesta: 12 docenas|Réponse : moins 12|La réponse n'est pas 12.|Réponse : le double de 12
+Réponse : 12 et demi|Antwort: mindestens 12|Die Antwort ist nicht 12.|Antwort: die Hälfte von 12
+Antwort: 12 Dutzend|A resposta não é 12.|Resposta: menos 12|Risposta: più di 12
+Odpowiedź: co najmniej 12|Cevap: eksi 12|Cevap: 12 değil|Antwoord: niet 12|Svar: minst 12
+Đáp án: không phải 12|الجواب: ليس 12|उत्तर: 12 नहीं|Jawaban: 12 juta""".replace("\n", "|").split("|")
+
+
+@pytest.mark.parametrize("response", CHANGED_NUMBERS)
+def test_words_that_change_a_number_leave_it_undecided(response):
+    assert grade_response(read_answer("12"), response).status == "undecided"
+
+
+UNCHANGED_NUMBERS = """\
+Ответ: 12|Ответ: 12 яблок|答案：12个|答案是12，不是10|答えは12です。|정답은 12입니다
+La respuesta es 12.|La mitad de 24 es 12.|Hay 3 manzanas menos 2. La respuesta es 12.
+Réponse : 12 (et non 10)|Antwort: 12 Äpfel|Die Hälfte von 24 ist 12.
+It is at most 13 and over 11, so the answer is 12.""".replace("\n", "|").split("|")
+
+
+@pytest.mark.parametrize("response", UNCHANGED_NUMBERS)
+def test_words_around_other_numbers_do_not_matter(response):
+    assert grade_response(read_answer("12"), response).status == "correct"
+
+
+def test_a_gold_may_have_the_words_that_change_its_number():
+    assert grade_response(read_answer("至少12"), "答案：至少12").status == "correct"
+
+
+@pytest.mark.parametrize(
+    ("gold", "response"),
+    [
+        ("C", "La respuesta correcta es la C."),
+        ("12", "La respuesta correcta es 12."),
+        ("C", "正解はCです。"),
+        ("12", "正解は12です。"),
+    ],
+)
+def test_a_label_may_call_the_answer_right(gold, response):
+    assert grade_response(read_answer(gold), response).status == "correct"
+    assert grade_response(read_answer("B"), response).status != "correct"

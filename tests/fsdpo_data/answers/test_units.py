@@ -159,3 +159,29 @@ def test_other_numbers_of_things_differ(gold: str, answer: str) -> None:
 def test_temperatures_and_unknown_units(gold: str, answer: str, status: str) -> None:
     for pair in ((gold, answer), (answer, gold)):
         assert compare_answers(*pair).status == status
+
+
+@pytest.mark.parametrize(
+    ("gold", "answer", "status"),
+    [
+        ("1200000", r"12\text{ lakh}", "correct"),
+        ("120000000", r"12\text{ crore}", "correct"),
+        ("12000", r"\$12K", "correct"),
+        ("1500000", r"\$1.5M", "correct"),
+        ("12000000000", r"12\text{ bn}", "correct"),
+        ("144", r"12\text{ Dutzend}", "correct"),
+        ("12", r"12\text{ lakh}", "incorrect"),
+        ("12", r"12\text{ bn dollars}", "incorrect"),
+        ("12", r"\$12K", "incorrect"),
+        ("12", r"12\text{ docenas}", "incorrect"),
+        ("12000", r"\$12M", "incorrect"),
+        ("12000", "12k", "undecided"),  # k may be a variable
+        ("12000", "12 K", "undecided"),
+        ("12000", r"\$12k", "undecided"),
+        ("1200000", "12,00,000", "undecided"),
+        ("12", r"12\text{ K}", "correct"),
+        ("5bn", "5nb", "correct"),
+    ],
+)
+def test_words_and_letters_of_scales(gold: str, answer: str, status: str) -> None:
+    assert compare_answers(gold, answer).status == status

@@ -80,8 +80,6 @@ REWARDS: dict[Path, dict[str, Any]] = {
     EXAMPLE: {
         "scored": 1200,
         "unscored": 0,
-        "mean_correct": 0.3143,
-        "mean_incorrect": 0.2568,
         "ranking_auc": {
             "mean": mean(0.5986, 75, 0.5342, 0.6598),
             "min": mean(0.5632, 75, 0.5059, 0.6189),
@@ -90,8 +88,6 @@ REWARDS: dict[Path, dict[str, Any]] = {
     FROZEN: {
         "scored": 8,
         "unscored": 0,
-        "mean_correct": 0.4603,
-        "mean_incorrect": 0.4265,
         "ranking_auc": {
             "mean": mean(0.75, 2, 0.0714, 0.9915),
             "min": mean(0.5, 2, 0.0594, 0.9406),
@@ -209,14 +205,7 @@ def expected_numbers(rows: pl.DataFrame) -> dict[str, Any]:
         "truncated": rows.filter(pl.col("finish_reason") == "length").height,
         "distinct": len(texts),
         "scored": rows["step_rewards"].count(),
-        "mean_correct": mean_reward(rows.filter(pl.col("outcome") == "correct")),
-        "mean_incorrect": mean_reward(counted_rows.filter(pl.col("outcome") != "correct")),
     }
-
-
-def mean_reward(rows: pl.DataFrame) -> float:
-    rewards = [sum(steps) / len(steps) for steps in rows["step_rewards"].to_list() if steps]
-    return round(sum(rewards) / len(rewards), 4)
 
 
 def actual_numbers(root: Path) -> dict[str, Any]:
@@ -236,8 +225,6 @@ def actual_numbers(root: Path) -> dict[str, Any]:
         "truncated": solutions.truncated,
         "distinct": statistics.distinct_solutions,
         "scored": rewards.scored,
-        "mean_correct": rewards.mean_correct,
-        "mean_incorrect": rewards.mean_incorrect,
     }
 
 

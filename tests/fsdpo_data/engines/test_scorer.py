@@ -252,7 +252,6 @@ def test_a_scored_dataset(tmp_path: Path) -> None:
     rewards = reward_statistics_of(tmp_path / "scored")
     assert (rewards.scored, rewards.unscored) == (9, 3)  # three solutions are empty
     assert rewards.ranking_auc["mean"].value == 1
-    assert rewards.mean_correct == 0.8125
 
 
 def test_the_scorer_receives_the_question(tmp_path: Path) -> None:

@@ -444,7 +444,7 @@ def test_pull_refuses(hub: HubServer, dataset: Path, tmp_path: Path) -> None:
     assert "is of schema version 3; fsdpo 0.1.0 reads the versions 1.x" in newer
     assert "dataset o/r has no revision 'v9'" in tag
     assert "'nonsense' is not a dataset on the Hub" in name
-    assert f"{solutions} was changed since it was sealed" in torn
+    assert f"{solutions} of dataset o/r at" in torn and "was changed on the Hub" in torn
     assert not (tmp_path / "out").exists()
     ((_, _, error),) = run(hub, tmp_path / "home", ["pull", "o/r@v1.0.0", "--out", "."])
     assert "error: . is not the dataset o/r@v1.0.0" in error
@@ -501,7 +501,8 @@ def test_a_file_that_is_damaged_on_the_hub_is_not_kept(
     solutions = "solutions/train-00000-of-00001.parquet"
     repo.commit({**files, solutions: files[solutions] + b"x"})
     (damaged,) = run(hub, tmp_path / "home", pull)
-    assert damaged[0] == 1 and f"{solutions} was changed since it was sealed" in damaged[2]
+    assert damaged[0] == 1 and "was changed on the Hub" in damaged[2]
+    assert "seal the edit" not in damaged[2]
     assert not (tmp_path / ".out.partial").exists()
     repo.commit(files)
     (healed,) = run(hub, tmp_path / "home", pull)

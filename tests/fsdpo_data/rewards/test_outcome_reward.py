@@ -81,10 +81,7 @@ def test_trl_reads_the_name() -> None:
 
 
 def test_verl_gets_a_score_and_a_flag() -> None:
-    """With the arguments of volcengine/verl, verl/experimental/reward_loop/reward_manager/naive.py.
-
-    And of verl/workers/reward_manager/batch.py, commit b178a3cd56f58b2d502255daba591e92833930a7.
-    """
+    """With the arguments of verl: verl/experimental/reward_loop/reward_manager/naive.py."""
     expected = [
         {"score": 1.0, "undecided": 0.0},
         {"score": 0.0, "undecided": 0.0},
@@ -104,14 +101,6 @@ def test_verl_gets_a_score_and_a_flag() -> None:
         for text, gold in zip(TEXTS, GOLDS, strict=True)
     ]
     assert scores == expected
-    compute_batch = rewards.verl_batch_compute_score(rewards.outcome(), undecided=-0.5)
-    batch = compute_batch(
-        data_sources=np.array(["gsm8k"] * 3, dtype=object),
-        solution_strs=TEXTS,
-        ground_truths=np.array(GOLDS, dtype=object),
-        extra_infos=np.array([extra_info] * 3, dtype=object),
-    )
-    assert batch == expected
 
 
 # --- threads and processes ------------------------------------------------------------------------

@@ -257,12 +257,13 @@ def test_statistics_of_rewards_follow_the_new_verdicts(built: Path, tmp_path: Pa
     stage = ScoreStage(reward_model(scorer.model, lambda: scorer))
     scored = derive_dataset(built, tmp_path / "scored", [stage], progress=LineProgress())
     assert scored.is_written("step_rewards")
-    assert reward_statistics_of(tmp_path / "scored").mean_correct is None  # nothing is correct
+    ungraded = reward_statistics_of(tmp_path / "scored")
+    assert ungraded.ranking_auc["mean"].value is None  # nothing is correct
     grade(tmp_path / "scored", tmp_path / "graded")
     derive_dataset(tmp_path / "graded", tmp_path / "again", [stage], progress=LineProgress())
     validate(tmp_path / "graded")
     regraded = reward_statistics_of(tmp_path / "graded")
-    assert regraded.mean_correct is not None
+    assert regraded.ranking_auc["mean"].value is not None
     assert regraded == reward_statistics_of(tmp_path / "again")
 
 

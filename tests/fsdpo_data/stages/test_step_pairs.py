@@ -134,7 +134,10 @@ def make_step_pairs(
     continuer = ContinuationSampler(
         continuation_settings(chosen.model, sampling), lambda: chosen, batch_size=1
     )
-    stage = StepPairStage(continuer, **{"threshold": 0.5} | options)
+    settings = StepPairSettings(
+        style="step-dpo", continuations=continuer.settings, **{"threshold": 0.5} | options
+    )
+    stage = StepPairStage(continuer, settings)
     target = source.parent / out
     result = derive_dataset(source, target, [stage], progress=LineProgress(), resume=resume)
     assert validate(target) == result

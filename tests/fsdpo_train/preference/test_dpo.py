@@ -12,6 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pytest
 from preference_data import preference_rows
 from prm_data import write_rows
@@ -31,6 +33,7 @@ from fsdpo_data.core.errors import (  # noqa: E402
 )
 from fsdpo_data.engines.logprobs import check_plain_head  # noqa: E402
 from fsdpo_data.engines.samplers.tokenization import pad_sequences  # noqa: E402
+from fsdpo_data.engines.step_tokens import EncodedSolution  # noqa: E402
 from fsdpo_data.models.trained_template import TEMPLATE_FILE, read_trained_template  # noqa: E402
 from fsdpo_train.config import DpoConfig  # noqa: E402
 from fsdpo_train.losses.preference_losses import PREFERENCE_LOSSES  # noqa: E402
@@ -378,11 +381,10 @@ def refuse_to_load(*_: Any, **__: Any) -> Any:
 
 SAVE_PROGRAM = """
 import sys
-from dataclasses import replace
 from pathlib import Path
-from fsdpo_train.preference.reference_store import ReferenceKey, ReferenceStore
+from fsdpo_train.preference.reference_store import ReferenceStore
 store = ReferenceStore(Path(sys.argv[1]), {})
-rows = [(ReferenceKey(str(i), "prompt", "text"), [0.5] * 50) for i in range(500)]
+rows = [(str(i), [0.5] * 50) for i in range(500)]
 for _ in range(60):
     store.save(rows)
 assert len(store.load([key for key, _ in rows])) == 500
@@ -393,8 +395,7 @@ def test_concurrent_runs_can_save_to_one_reference_cache(tmp_path: Path) -> None
     line = [sys.executable, "-c", SAVE_PROGRAM, str(tmp_path / "reference")]
     runs = [subprocess.Popen(line, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     assert [run.communicate()[1] for run in runs] == ["", ""]
-    left = sorted(file.suffix for file in (tmp_path / "reference").iterdir())
-    assert left == [".json", ".parquet"]
+    assert [file.suffix for file in (tmp_path / "reference").iterdir()] == [".parquet"]
 
 
 def test_the_reference_is_computed_once_for_all_runs(
@@ -447,7 +448,7 @@ def test_processes_compute_disjoint_reference_groups(policy: Path, tmp_path: Pat
             )
             for key in reference._group_keys(group, store)
         ]
-        for process, stored in ((0, {}), (1, {key.solution for key in keys[0]}))
+        for process, stored in ((0, {}), (1, set(keys[0])))
     )
     assert len({*mine, *theirs}) == len(mine) + len(theirs) == 24
 
@@ -460,26 +461,36 @@ def test_a_file_of_the_reference_cache_that_is_not_parquet_is_named(tmp_path: Pa
         ReferenceStore(tmp_path, {}).load([])
 
 
-def test_a_reference_cache_of_another_model_or_data_is_refused(
+def test_a_reference_cache_has_own_values_for_each_model_precision_and_prompt(
     policy: Path, data: Path, tmp_path: Path
 ) -> None:
-    cache = tmp_path / "reference"
-    shared_options: dict[str, Any] = dict(reference_cache=cache, max_steps=1)
-    dpo.train_dpo(config(policy, data, tmp_path / "first", **shared_options))
-
-    def expect_mismatch(
-        message: str, model: Path = policy, data: Path = data, **options: Any
-    ) -> None:
-        with pytest.raises(RunMismatchError, match=message):
-            dpo.train_dpo(config(model, data, tmp_path / "refused", **shared_options, **options))
-
-    expect_mismatch("model is .* in the store", model=save_random_model(tmp_path / "other", seed=1))
-    expect_mismatch("precision is float32 in the store, bfloat16 in this run", dtype="bfloat16")
+    options: dict[str, Any] = dict(reference_cache=tmp_path / "reference", max_steps=1)
     rows = preference_rows()
     prompts = [{**row, "prompt": "Q: " + row["prompt"]} for row in rows]
-    expect_mismatch("the prompts differ", data=write_rows(tmp_path / "prompts.jsonl", prompts))
-    unknown = [json.loads(json.dumps(row).replace("Step", "Line")) for row in prompts]
-    expect_mismatch("the data differ", data=write_rows(tmp_path / "unknown.jsonl", unknown))
+    runs: list[tuple[Path, Path, dict[str, Any]]] = [
+        (policy, data, {}),
+        (save_random_model(tmp_path / "other", seed=1), data, {}),
+        (policy, data, {"dtype": "bfloat16"}),
+        (policy, write_rows(tmp_path / "prompts.jsonl", prompts), {}),
+    ]
+    for number, (model, file, run_options) in enumerate(runs, start=1):
+        dpo.train_dpo(config(model, file, tmp_path / str(number), **options, **run_options))
+        stored = pl.read_parquet(tmp_path / "reference/*.parquet")
+        assert stored["solution"].n_unique() == number * 24
+
+
+def test_a_reference_key_depends_on_model_and_tokens(tmp_path: Path) -> None:
+    """A prompt may have other tokens if its question is known, whose special tokens are text."""
+    store = ReferenceStore(tmp_path, {"model": "m"})
+    tokens = EncodedSolution(
+        input_ids=np.array([1, 2, 3], np.int32), prompt_length=1, score_positions=[2], n_steps=1
+    )
+    other_keys = [
+        store.key(replace(tokens, input_ids=np.array([1, 7, 3], np.int32))),
+        store.key(replace(tokens, prompt_length=2)),
+        ReferenceStore(tmp_path, {"model": "n"}).key(tokens),
+    ]
+    assert len({store.key(tokens), *other_keys}) == 4
 
 
 def test_a_changed_reference_file_is_detected(policy: Path, data: Path, tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from fsdpo_data.models.prompts import (
 )
 from fsdpo_data.models.resolve import ResolvedWeights
 from fsdpo_data.models.trained_template import read_trained_template
+from fsdpo_data.pairs.first_error import StepPairSettings
 from fsdpo_data.stages.continuations import ContinuationSampler
 from fsdpo_data.stages.first_error import FirstErrorStage
 from fsdpo_data.stages.label import LabelStage
@@ -161,7 +162,8 @@ def test_solutions_of_a_chat_server_are_not_continued(tmp_path: Path) -> None:
     sampler = ContinuationSampler(
         continuation_settings(ModelRef("fixed", "0"), SamplingSpec(n=2)), lambda: FixedSampler({})
     )
-    step_pairs = StepPairStage(sampler, threshold=0.5)
+    settings = StepPairSettings(style="step-dpo", threshold=0.5, continuations=sampler.settings)
+    step_pairs = StepPairStage(sampler, settings)
     for stage in (LabelStage(sampler), FirstErrorStage(sampler), step_pairs):
         with pytest.raises(InputError, match=r"chat lack the chat format .* would continue"):
             stage.check(root, manifest)
