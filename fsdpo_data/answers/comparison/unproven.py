@@ -26,7 +26,7 @@ from fsdpo_data.answers.comparison.numeric import Evaluator, is_unknown_function
 from fsdpo_data.answers.comparison.real_set_parser import parse_real_set
 from fsdpo_data.answers.comparison.real_sets import NotASetError
 from fsdpo_data.answers.comparison.relations import INEQUALITY_OPS, definition_bodies
-from fsdpo_data.answers.comparison.symbols import all_names, free_symbols, rename_symbols
+from fsdpo_data.answers.comparison.symbols import all_names, free_symbols
 from fsdpo_data.answers.comparison.windows import breakpoints, window
 from fsdpo_data.answers.tree import Node, Num, Relation, Sym, Value
 
@@ -98,7 +98,7 @@ def _may_be_equal(left: Node, right: Node, budget: Budget) -> bool:
     if any(constants):
         if not len(constants[0]) == len(constants[1]) == 1:
             return False
-        right = rename_symbols(right, {constants[1][0]: constants[0][0]})
+        right = tree.substitute(right, {constants[1][0]: Sym(constants[0][0])})
     names = free_symbols(left)
     if names != free_symbols(right) or len(names) < 2:
         return False
@@ -168,7 +168,9 @@ def _solutions(equation: Node, budget: Budget) -> Iterator[dict[str, Node]]:
     """Yield sampled solutions of ``equation = 0``: a value of each symbol."""
     names = sorted(free_symbols(equation), reverse=True)
     for point in _POINTS:
-        values = {name: _exact(Evaluator(point, budget).value(Sym(name))) for name in names}
+        values: dict[str, Node] = {
+            name: _exact(Evaluator(point, budget).value(Sym(name))) for name in names
+        }
         for name in names:
             other_values = {other: value for other, value in values.items() if other != name}
             roots = _roots(tree.substitute(equation, other_values), name, budget)
