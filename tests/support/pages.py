@@ -42,7 +42,7 @@ def blocks(page: str) -> list[Block]:
 #: What a block that needs a GPU, a server, or gigabytes of the Hub does here instead.
 SMALLER = {
     "--problems gsm8k --prm Qwen/Qwen2.5-Math-PRM-7B": (
-        "--template problem --limit 8 --samples 8 --prm runs/prm"
+        "--template problem --limit 8 --samples 8 --prm runs/tiny-prm"
     ),
     "--samples 32": "--samples 2 --limit 2 --max-tokens 8",
     "--limit 200": "--limit 2 --samples 2 --max-tokens 8",
