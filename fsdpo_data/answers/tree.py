@@ -86,6 +86,8 @@ class PlusMinus:
 
 
 Node: TypeAlias = Num | Sym | Const | Add | Mul | Div | Pow | Call | PlusMinus
+#: The brackets of intervals, as :attr:`ValueList.brackets` has them.
+INTERVAL_BRACKETS = ("()", "[]", "(]", "[)")
 NODE_TYPES = frozenset((Num, Sym, Const, Add, Mul, Div, Pow, Call, PlusMinus))
 
 

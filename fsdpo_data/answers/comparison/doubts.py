@@ -13,6 +13,7 @@ from fsdpo_data.answers.tree import (
     NumberInBase,
     Quantity,
     Relation,
+    Value,
     ValueList,
     Words,
 )
@@ -22,113 +23,96 @@ _PATTERNS = compile_patterns(_TABLE["patterns"])
 _SCALES: dict[str, int] = _TABLE["scales"]
 #: ``1/2x`` as a fraction with the letter in its denominator.
 _CLOSED_FRACTION = r"\\frac{\1}{\2\3}"
-#: A function that returns the part of an answer that may mean the gold, or "".
-Doubt = Callable[[ParsedAnswer, ParsedAnswer, AnswerComparer], str]
+#: A function that returns another meaning of an answer to a gold, or None.
+OtherMeaning = Callable[[ParsedAnswer, ParsedAnswer], Value | None]
 
 
 def find_doubt(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
-    """Return the part of an answer whose other meaning equals the gold, or ""."""
-    for doubt in _DOUBTS:
-        if part := doubt(gold, answer, comparer):
-            return part
+    """Return the side whose other meaning makes both sides equal, or ""."""
+    for other_meaning in _OTHER_MEANINGS:
+        meaning = other_meaning(gold, answer)
+        if meaning is not None and comparer.is_equal(gold.value, meaning):
+            return f"the answer: “{answer.plain}”"
+    decimal = gold.with_decimal_comma  # a gold such as 0,75 may be a list or a decimal
+    if decimal is not None and isinstance(answer.value, Num | Quantity):
+        return f"the gold: “{gold.plain}”" if comparer.is_equal(decimal, answer.value) else ""
     return ""
 
 
-def _product_or_cycle(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
-    """Return a recurring decimal, 0.5(4), that may be a product."""
+def _product(gold: ParsedAnswer, answer: ParsedAnswer) -> Value | None:
+    """Return the product that a recurring decimal, 0.5(4), may be."""
     match = _PATTERNS["recurring"].search(answer.plain)
-    if match is None:
-        return ""
-    product = read(f"{match['number']} \\cdot {match['cycle']}")
-    return f"the answer: “{match[0]}”" if comparer.is_equal(gold.value, product) else ""
+    return read(f"{match['number']} \\cdot {match['cycle']}") if match else None
 
 
-def _limit(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
-    r"""Return the limit of a sequence or a variable, ``x_n \to 0``, that may be the gold."""
-    value = answer.value
-    if not isinstance(value, Relation) or value.ops != ("->",):
-        return ""
-    is_gold = comparer.is_equal(gold.value, value.parts[-1])
-    return f"the answer: “{answer.plain}”" if is_gold else ""
+def _limit(gold: ParsedAnswer, answer: ParsedAnswer) -> Value | None:
+    r"""Return the limit of a sequence or a variable, ``x_n \to 0``."""
+    match answer.value:
+        case Relation((*_, limit), ("->",)):
+            return limit
+    return None
 
 
-def _decimal_or_list(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
-    """Return a gold such as 0,75 that may be a list or a decimal."""
-    decimal = gold.with_decimal_comma
-    if decimal is None or not isinstance(answer.value, Num | Quantity):
-        return ""
-    return f"the gold: “{gold.plain}”" if comparer.is_equal(decimal, answer.value) else ""
-
-
-def _scaled_number(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
-    """Return a number such as 12k or 12,00,000 that may be a number of thousands or lakhs."""
+def _scaled_number(gold: ParsedAnswer, answer: ParsedAnswer) -> Value | None:
+    """Return the number of thousands or lakhs that 12k or 12,00,000 may be."""
     match = _PATTERNS["scaled"].fullmatch(answer.plain)
     if match is None:
-        return ""
+        return None
     size = _SCALES.get((match["scale"] or "").lower(), 1)
-    number = read(f"{match['number'].replace(',', '')} \\cdot {size}")
-    return f"the answer: “{answer.plain}”" if comparer.is_equal(gold.value, number) else ""
+    return read(f"{match['number'].replace(',', '')} \\cdot {size}")
 
 
-def _hour(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
-    """Return a clock time such as "5 o'clock" that may be a number of hours."""
+def _hours(gold: ParsedAnswer, answer: ParsedAnswer) -> Value | None:
+    """Return the number of hours that a clock time such as "5 o'clock" may be."""
     time = answer.value
     if not (isinstance(time, DateOrTime) and isinstance(gold.value, Num)):
-        return ""
+        return None
     if time.seconds is None or time.day is not None:
-        return ""
-    hours = Num(Fraction(time.seconds, 3600))
-    return f"the answer: “{answer.plain}”" if comparer.is_equal(gold.value, hours) else ""
+        return None
+    return Num(Fraction(time.seconds, 3600))
 
 
-def _digits_in_base(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
-    """Return the digits of a gold in another base, A3F for A3F_16 or 0b1011 for 1011_2."""
+def _number_in_base(gold: ParsedAnswer, answer: ParsedAnswer) -> Value | None:
+    """Return the gold if the answer has its digits without the base: A3F or 0b1011."""
     if not isinstance(gold.value, NumberInBase):
-        return ""
+        return None
     digits = _PATTERNS["base_prefix"].sub("", answer.plain).upper()
-    return f"the answer: “{answer.plain}”" if digits == gold.value.digits else ""
+    return gold.value if digits == gold.value.digits else None
 
 
-def _point(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
-    """Return [2, -3], which is no interval and may be a point."""
+def _point(gold: ParsedAnswer, answer: ParsedAnswer) -> Value | None:
+    """Return the point that [2, -3] may be, which is no interval."""
     match answer.value:
         case ValueList("[]", (Num() as first, Num() as second)) if first.value > second.value:
-            point = ValueList("()", (first, second))
-            return f"the answer: “{answer.plain}”" if comparer.is_equal(gold.value, point) else ""
-    return ""
+            return ValueList("()", (first, second))
+    return None
 
 
-def _mixed_number(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
-    """Return "2 and 3/4", which may be a list or one number."""
+def _mixed_number(gold: ParsedAnswer, answer: ParsedAnswer) -> Value | None:
+    """Return the number that "2 and 3/4" may be, which may also be a list."""
     match answer.value:
         case ValueList("", (Num() as whole, Num() as part)) if (
             whole.value.denominator == 1 and 0 < part.value < 1 and part.decimal_places is None
         ):
-            total = Num(whole.value + part.value)
-            return f"the answer: “{answer.plain}”" if comparer.is_equal(gold.value, total) else ""
-    return ""
+            return Num(whole.value + part.value)
+    return None
 
 
-def _below_zero(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
-    """Return "12 below zero", which may be -12."""
+def _number_below_zero(gold: ParsedAnswer, answer: ParsedAnswer) -> Value | None:
+    """Return the negative number that "12 below zero" may be."""
     match = _PATTERNS["below_zero"].fullmatch(answer.plain)
-    if match is None:
-        return ""
-    number = read(f"-{match['number']}")
-    return f"the answer: “{answer.plain}”" if comparer.is_equal(gold.value, number) else ""
+    return read(f"-{match['number']}") if match else None
 
 
-def _denominator(gold: ParsedAnswer, answer: ParsedAnswer, comparer: AnswerComparer) -> str:
-    """Return 1/2x, in which x may be a factor of the denominator."""
+def _closed_fraction(gold: ParsedAnswer, answer: ParsedAnswer) -> Value | None:
+    """Return 1/2x with x as a factor of the denominator."""
     text, n_fractions = _PATTERNS["fraction_of_letter"].subn(_CLOSED_FRACTION, answer.cleaned)
-    if not n_fractions or not comparer.is_equal(gold.value, read(text)):
-        return ""
-    return f"the answer: “{answer.plain}”"
+    return read(text) if n_fractions else None
 
 
-_DOUBTS: tuple[Doubt, ...] = (
-    _product_or_cycle, _limit, _decimal_or_list, _scaled_number, _hour, _digits_in_base, _point,
-    _mixed_number, _below_zero, _denominator,
+_OTHER_MEANINGS: tuple[OtherMeaning, ...] = (
+    _product, _limit, _scaled_number, _hours, _number_in_base, _point, _mixed_number,
+    _number_below_zero, _closed_fraction,
 )  # fmt: skip
 
 

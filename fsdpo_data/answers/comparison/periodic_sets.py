@@ -226,7 +226,7 @@ class _PieceReader:
             case tree.SetMembership(tree.Sym(name), inner, False):
                 self.variables.add(name)
                 self.read(inner)
-            case tree.ValueList(brackets, (low, high)) if brackets in ("()", "[]", "(]", "[)"):
+            case tree.ValueList(brackets, (low, high)) if brackets in tree.INTERVAL_BRACKETS:
                 self._add_interval(low, high, brackets[0] == "[", brackets[1] == "]")
             case tree.Relation((head, right), ("==",)):
                 self._add_residue(head, right)

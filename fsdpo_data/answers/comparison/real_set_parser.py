@@ -27,7 +27,6 @@ _VARIABLES = frozenset(("x", "y", "z", "t", "u", "w", "theta"))
 _SWAPPED_OPS = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "!=": "!="}
 _ORDER_OPS = frozenset(("<", ">", "<=", ">="))
 _FUNCTION_VALUE = tree.Sym("y")  #: The variable of the values of a function, ``f(x) >= 2``.
-_BRACKETS = ("()", "[]", "(]", "[)")
 
 
 def parse_real_set(value: Value, budget: Budget) -> RealSet:
@@ -106,7 +105,7 @@ def _split_unit(value: Value) -> tuple[Value, tree.Unit | None]:
 
 def _parse_value_list(value: tree.ValueList, budget: Budget) -> RealSet:
     """Read an interval, a finite set, or intervals and statements with commas between them."""
-    if value.brackets in _BRACKETS and len(value.items) == 2:
+    if value.brackets in tree.INTERVAL_BRACKETS and len(value.items) == 2:
         return _parse_interval(value, budget)
     if value.brackets == "{}":
         if any(isinstance(item, tree.ValueList) and item.brackets == "{}" for item in value.items):

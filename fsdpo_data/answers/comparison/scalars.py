@@ -122,10 +122,9 @@ class ScalarComparer:
 def _share_of_one(percentage: tree.Quantity) -> Node:
     """Return a percentage as a number; 33.3333 % shows as many digits as 0.333333."""
     node = percentage.node
-    is_decimal = isinstance(node, tree.Num) and node.decimal_places is not None
-    if isinstance(node, tree.Num) and is_decimal and percentage.unit.factor == 1:
-        decimal_places = (node.decimal_places or 0) + 2
-        return tree.Num(node.value / 100, decimal_places, node.significant_digits)
+    match node:
+        case tree.Num(value, int() as decimal_places, digits) if percentage.unit.factor == 1:
+            return tree.Num(value / 100, decimal_places + 2, digits)
     return tree.scale(node, percentage.unit.factor / 100)
 
 

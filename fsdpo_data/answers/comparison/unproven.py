@@ -43,7 +43,6 @@ _MAX_ROOTS = 3  #: Most roots of one variable at one sample point.
 _ROOT_DIGITS = 40  #: Digits below its largest term in which an equation holds at a root.
 _EQUAL_DIGITS = 25  #: Digits in which two values are equal; a root has more digits.
 _OPERATIONS = 150_000  #: Operations of one comparison.
-_INTERVAL_BRACKETS = ("()", "[]", "(]", "[)")
 
 
 def find_unproven(gold: Value, answer: Value) -> str:
@@ -274,7 +273,7 @@ def _has_inequality(value: Value) -> bool:
         case tree.Connective() if value.op in ("or", "and", "union", "intersection"):
             return all(map(_has_inequality, value.parts))
         case tree.ValueList():
-            is_interval = value.brackets in _INTERVAL_BRACKETS and len(value.items) == 2
+            is_interval = value.brackets in tree.INTERVAL_BRACKETS and len(value.items) == 2
             is_list = value.brackets == "" and bool(value.items)
             return is_interval or (is_list and all(map(_has_inequality, value.items)))
     return False

@@ -27,7 +27,7 @@ from fsdpo_data.answers.extraction.unmarked import (
     statement_value,
 )
 from fsdpo_data.answers.extraction.values import CONJUNCTION, JOINING_TEXT
-from fsdpo_data.answers.lexicon.languages import find_guard
+from fsdpo_data.answers.lexicon.languages import NUMBER, find_guard
 from fsdpo_data.answers.parsing.clean import restore_escapes
 from fsdpo_data.answers.thinking import without_tagged_thinking
 
@@ -46,7 +46,6 @@ _MAX_WORDS_CHARS = 40  #: Characters before a box in which words that deny it ar
 _MAX_UNIT_CHARS = 60  #: Characters after a box in which its scale and its unit are searched.
 _MAX_ANNOUNCED_WORDS = 4  #: Maximum words of an announced answer that replaces a box before it.
 _WORD = re.compile(r"(?<!\\)\b[A-Za-z]{2,}")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 #: The first two characters of an announced answer that may be a list or a table.
 _LIST_STARTS = ("- ", "* ", "• ", "1.", "1)", "| ")
 #: Maximum headings to check. The limit bounds the cost of a text full of headings.
@@ -129,7 +128,7 @@ def extract_answer(response: str) -> ExtractedAnswer:
 def _foreign_guard(extracted: ExtractedAnswer) -> str:
     """Return the foreign words that change the number of an answer: "не менее 12"; or ""."""
     answer = extracted.answer or ""
-    numbers = _NUMBER.findall(answer[:_MAX_GUARDED_CHARS])
+    numbers = NUMBER.findall(answer[:_MAX_GUARDED_CHARS])
     if not numbers:
         return ""
     if extracted.marked_answer:
@@ -305,7 +304,7 @@ def _extract_doubted_box(text: str, boxes: list[Box], text_after: str) -> Extrac
 
 def _has_other_number(text: str, answer: str) -> bool:
     """Whether a text has a number that an answer does not have."""
-    return bool(set(_NUMBER.findall(text)) - set(_NUMBER.findall(answer)))
+    return bool(set(NUMBER.findall(text)) - set(NUMBER.findall(answer)))
 
 
 def _without_supposed_box(text: str, boxes: list[Box]) -> list[Box]:

@@ -57,13 +57,12 @@ ASCII_LABEL_ENDINGS = tuple(entry for entry in LABEL_ENDINGS if entry[0].isascii
 
 
 #: Phrases that change the number after or before them: "не менее" in "не менее 12".
-_BEFORE_NUMBER = tuple(
-    sorted(map(str.lower, words_with_meaning("before_number")), key=len, reverse=True)
+_BEFORE_NUMBER, _AFTER_NUMBER = (
+    tuple(sorted(map(str.lower, words_with_meaning(meaning)), key=len, reverse=True))
+    for meaning in ("before_number", "after_number")
 )
-_AFTER_NUMBER = tuple(
-    sorted(map(str.lower, words_with_meaning("after_number")), key=len, reverse=True)
-)
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
+#: A number in digits, with its separators.
+NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _FORMULA_SIGNS = " \t\n*$\\(){}"  #: Signs between a phrase and the number of a formula.
 
 
@@ -72,13 +71,15 @@ def find_guard(text: str, number: str) -> str:
 
     English phrases are not searched.
     """
-    for match in _NUMBER.finditer(text):
+    for match in NUMBER.finditer(text):
         if match[0] != number:
             continue
         text_before = text[: match.start()].rstrip(_FORMULA_SIGNS).lower()
         text_after = text[match.end() :].lstrip(_FORMULA_SIGNS).lower()
         for phrase in _BEFORE_NUMBER:
-            if text_before.endswith(phrase) and _is_separate(phrase, text_before[: -len(phrase)]):
+            if text_before.endswith(phrase) and _is_separate(
+                phrase, text_before[: -len(phrase)][-1:]
+            ):
                 return phrase
         # One classifier may stand before the phrase: "12個以上".
         start = 1 if text_after[:1] in _COUNTERS else 0
@@ -86,15 +87,15 @@ def find_guard(text: str, number: str) -> str:
             for position in {0, start}:
                 end = position + len(phrase)
                 if text_after.startswith(phrase, position) and _is_separate(
-                    phrase, text_after[end:][::-1]
+                    phrase, text_after[end : end + 1]
                 ):
                     return phrase
     return ""
 
 
 def _is_separate(phrase: str, neighbour: str) -> bool:
-    """Whether a phrase does not go on a word that ends at it; some scripts have no spaces."""
-    return phrase[0] >= _FIRST_UNSPACED or not neighbour[-1:].isalpha()
+    """Whether no letter next to a phrase makes it a part of a word; some scripts have no spaces."""
+    return phrase[0] >= _FIRST_UNSPACED or not neighbour.isalpha()
 
 
 def read_number_word(text: str) -> int | None:

@@ -227,8 +227,7 @@ class ParsedAnswer:
         if not unit.strip():
             return make_decimal(match[2], match[3], sign=match[1])
         value = read_cleaned(f"{match[1]}{match[2]}.{match[3]}{unit}")
-        is_measure = isinstance(value, Quantity) and bool(value.unit.dims)
-        return value if isinstance(value, Quantity) and is_measure else None
+        return value if isinstance(value, Quantity) and value.unit.dims else None
 
     @cached_property
     def conclusion(self) -> Value | None:
